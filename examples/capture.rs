@@ -1,0 +1,115 @@
+//! Captures what the exporter reads of the running kernel into a directory that
+//! `--path.procfs`, `--path.sysfs` and `--path.recorded` can be pointed at.
+//!
+//! `cargo run --example capture -- DIRECTORY`, as root for all of it. Files
+//! that are not there are not written: absence is part of a capture.
+
+use std::error::Error;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use nettune::catalogue::CATALOGUE;
+use nettune::kernel::{Constants, Kernel, Request, Root, Roots};
+
+const PROC: &[&str] = &[
+    "interrupts",
+    "meminfo",
+    "net/netstat",
+    "net/snmp",
+    "net/snmp6",
+    "net/sockstat",
+    "net/sockstat6",
+    "net/softnet_stat",
+    "net/stat/arp_cache",
+    "net/stat/ndisc_cache",
+    "net/stat/nf_conntrack",
+    "self/stat",
+    "softirqs",
+    "stat",
+    "sys/kernel/arch",
+    "sys/kernel/hostname",
+    "sys/kernel/osrelease",
+    "zoneinfo",
+];
+const SYS: &[&str] = &["devices/system/cpu/online"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = std::env::args().nth(1).ok_or("usage: capture DIRECTORY")?;
+    let directory = Path::new(&directory);
+    let mut kernel = Kernel::live(Roots::default());
+    for path in PROC {
+        copy(&mut kernel, Root::Proc, path, directory)?;
+    }
+    for path in SYS {
+        copy(&mut kernel, Root::Sys, path, directory)?;
+    }
+    for path in CATALOGUE.parameters.iter().filter_map(|parameter| parameter.path()) {
+        copy_all(&mut kernel, Root::Proc, &format!("sys/{path}"), directory)?;
+    }
+    for device in kernel.roots().list(Root::Sys, "class/net")? {
+        copy_device(&mut kernel, &device, directory)?;
+    }
+    fs::create_dir_all(directory.join("netlink"))?;
+    for request in Request::ALL {
+        match kernel.ask(request, |bytes| Ok(bytes.to_vec())) {
+            Ok(bytes) => fs::write(directory.join(format!("netlink/{}.bin", request.name())), bytes)?,
+            Err(error) => println!("{error}"),
+        }
+    }
+    let Constants { page_size, clock_ticks, hz } = Constants::live();
+    let constants = format!("page_size {page_size}\nclock_ticks {clock_ticks}\nhz {hz}\n");
+    Ok(fs::write(directory.join("constants"), constants)?)
+}
+
+/// One file. Keys that nobody may write are listed in `read-only`, since a
+/// version control system does not keep modes.
+fn copy(kernel: &mut Kernel, root: Root, path: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
+    let from = kernel.roots().path(root, path);
+    let to = directory.join(if root == Root::Proc { "proc" } else { "sys" }).join(path);
+    match kernel.read(root, path) {
+        Ok(bytes) => {
+            fs::create_dir_all(to.parent().ok_or("no parent")?)?;
+            fs::write(&to, bytes)?;
+            if fs::metadata(&from)?.permissions().readonly() && path.starts_with("sys/net/") {
+                let mut list = OpenOptions::new().create(true).append(true).open(directory.join("read-only"))?;
+                writeln!(list, "{}", to.strip_prefix(directory)?.display())?;
+            }
+        }
+        Err(error) => println!("{error}"),
+    }
+    Ok(())
+}
+
+/// As [`copy`], for every interface where the path has a `*`.
+fn copy_all(kernel: &mut Kernel, root: Root, path: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
+    let Some((before, after)) = path.split_once('*') else {
+        return copy(kernel, root, path, directory);
+    };
+    for name in kernel.roots().list(root, before)? {
+        copy(kernel, root, &format!("{before}{name}{after}"), directory)?;
+    }
+    Ok(())
+}
+
+fn copy_device(kernel: &mut Kernel, device: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
+    let base = format!("class/net/{device}");
+    copy(kernel, Root::Sys, &format!("{base}/speed"), directory)?;
+    for queue in kernel.roots().list(Root::Sys, format!("{base}/queues")).unwrap_or_default() {
+        for file in ["rps_cpus", "rps_flow_cnt", "xps_cpus"] {
+            copy(kernel, Root::Sys, &format!("{base}/queues/{queue}/{file}"), directory)?;
+        }
+    }
+    if let Ok(bus_name) = kernel.roots().link_name(Root::Sys, format!("{base}/device")) {
+        let link = directory.join("sys").join(&base).join("device");
+        fs::create_dir_all(link.parent().ok_or("no parent")?)?;
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("../../../devices/{bus_name}"), &link)?;
+    }
+    if let Ok(bytes) = kernel.driver_statistics(device) {
+        let to = directory.join("driver-statistics").join(device);
+        fs::create_dir_all(to.parent().ok_or("no parent")?)?;
+        fs::write(to, bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! Flags and environment variables: what the user typed, not yet what it means.
+
+mod flags;
+mod interval;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches};
+use tracing::level_filters::LevelFilter;
+
+use crate::collect::{DeviceFilter, SOURCES};
+use crate::kernel::Roots;
+use crate::serve::ListenAddress;
+
+use flags::Flags;
+
+pub(crate) use flags::regex;
+
+/// Revision of the source that this program was built from.
+pub const REVISION: &str = match option_env!("NETTUNE_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
+/// What the program is asked to do.
+#[derive(Debug)]
+pub enum Command {
+    /// The exporter.
+    Serve(Box<ServeArgs>),
+    /// Rules, dashboards and documents from the catalogue.
+    Render(RenderArgs),
+}
+
+/// Flags of `render`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenderArgs {
+    /// The folder to write to, or to compare with.
+    pub output: PathBuf,
+    /// Write nothing; fail when a file differs.
+    pub check: bool,
+}
+
+/// Flags of `serve`.
+#[derive(Debug, Clone)]
+pub struct ServeArgs {
+    /// Where to listen; not used with `systemd_socket`.
+    pub listen_addresses: Vec<ListenAddress>,
+    /// Use the sockets that systemd passed.
+    pub systemd_socket: bool,
+    /// Path of the metrics.
+    pub telemetry_path: String,
+    /// Most connections that are served at once.
+    pub max_connections: usize,
+    /// Where procfs, sysfs and the host's root are mounted.
+    pub roots: Roots,
+    /// A recording to serve instead of the running kernel.
+    pub recorded: Option<PathBuf>,
+    /// Sources switched on or off, by name; those not mentioned are left out.
+    pub collectors: Vec<(&'static str, bool)>,
+    /// Export every counter of netstat and snmp.
+    pub netstat_all: bool,
+    /// The device filter, when one was given.
+    pub devices: Option<DeviceFilter>,
+    /// Interval of the ticker behind ratios.
+    pub sample_interval: Duration,
+    /// The configuration file.
+    pub config_file: Option<PathBuf>,
+    /// Check flags and file, then exit.
+    pub config_check: bool,
+    /// Least important log lines that are written.
+    pub log_level: LevelFilter,
+    /// How log lines are written.
+    pub log_format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Reads the command line (with the program's name first) and the environment.
+///
+/// # Errors
+/// Whatever clap objects to; `--help` and `--version` are errors of this kind
+/// too. [`message`] makes one line of it.
+pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
+    let mut command = command();
+    let root = command.try_get_matches_from_mut(line)?;
+    let (name, below) = match root.subcommand() {
+        Some((name, below)) => (name, Some(below)),
+        None => ("serve", None),
+    };
+    match (name, below) {
+        ("render", Some(render)) => Ok(Command::Render(render_args(render))),
+        _ => match serve_args(&Flags::new(&root, below)) {
+            Ok(args) => Ok(Command::Serve(Box::new(args))),
+            Err(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
+        },
+    }
+}
+
+/// What clap objects to, on one line, without usage and pointers to help.
+pub fn message(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let mut message = String::new();
+    for line in lines {
+        if line.is_empty() {
+            continue;
+        }
+        if !message.is_empty() {
+            message.push_str(if line.starts_with("tip:") { "; " } else { " " });
+        }
+        message.push_str(line);
+    }
+    message
+        .strip_prefix("error: ")
+        .map(str::to_owned)
+        .unwrap_or(message)
+}
+
+fn command() -> clap::Command {
+    let serve = clap::Command::new("serve")
+        .about("Run the exporter (the default)")
+        .args(flags::serve())
+        .next_line_help(true)
+        .after_help(flags::AFTER_HELP);
+    let render = clap::Command::new("render")
+        .about("Write rules, dashboards and documents from the catalogue")
+        .arg(
+            Arg::new("output")
+                .long("output")
+                .value_name("DIR")
+                .value_parser(clap::value_parser!(PathBuf))
+                .default_value(".")
+                .help("Folder to write to, or to compare with"),
+        )
+        .arg(
+            Arg::new("check")
+                .long("check")
+                .action(ArgAction::SetTrue)
+                .help("Write nothing; fail when a file differs from what would be written"),
+        );
+    clap::Command::new("nettune")
+        .about("Prometheus exporter for Linux networking. Reads only; never writes a parameter.")
+        .version(format!("{} (revision {REVISION})", env!("CARGO_PKG_VERSION")))
+        .args(flags::serve())
+        .subcommand(serve)
+        .subcommand(render)
+        .disable_help_subcommand(true)
+        .subcommand_value_name("COMMAND")
+        .next_line_help(true)
+        .max_term_width(80)
+        .after_help(flags::AFTER_HELP)
+}
+
+fn render_args(matches: &ArgMatches) -> RenderArgs {
+    RenderArgs {
+        output: matches.get_one::<PathBuf>("output").cloned().unwrap_or_default(),
+        check: matches.get_flag("check"),
+    }
+}
+
+/// The error is a pair of flags that exclude each other.
+fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
+    let defaults = Roots::default();
+    Ok(ServeArgs {
+        listen_addresses: flags.all("web.listen-address"),
+        systemd_socket: flags.is_set("web.systemd-socket"),
+        telemetry_path: flags
+            .one("web.telemetry-path")
+            .unwrap_or_else(|| "/metrics".to_owned()),
+        max_connections: flags.one::<u32>("web.max-connections").unwrap_or(64) as usize,
+        roots: Roots {
+            proc: flags.one("path.procfs").unwrap_or(defaults.proc),
+            sys: flags.one("path.sysfs").unwrap_or(defaults.sys),
+            rootfs: flags.one("path.rootfs").unwrap_or(defaults.rootfs),
+        },
+        recorded: flags.one("path.recorded"),
+        collectors: SOURCES
+            .iter()
+            .filter_map(|source| Some((source.name, flags.switch(source.name)?)))
+            .collect(),
+        netstat_all: flags.is_set("collector.netstat.all"),
+        devices: devices(flags)?,
+        sample_interval: flags.one("sample.interval").unwrap_or(Duration::from_secs(15)),
+        config_file: flags.one("config.file"),
+        config_check: flags.is_set("config.check"),
+        log_level: flags.one("log.level").unwrap_or(LevelFilter::INFO),
+        log_format: flags.one("log.format").unwrap_or(LogFormat::Text),
+    })
+}
+
+fn devices(flags: &Flags) -> Result<Option<DeviceFilter>, String> {
+    let include = flags.one("collector.netdev.device-include");
+    let exclude = flags.one("collector.netdev.device-exclude");
+    match (include, exclude) {
+        (Some(_), Some(_)) => Err("'--collector.netdev.device-include' and \
+             '--collector.netdev.device-exclude' exclude each other"
+            .to_owned()),
+        (Some(include), None) => Ok(Some(DeviceFilter::Include(include))),
+        (None, exclude) => Ok(exclude.map(DeviceFilter::Exclude)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(line: &[&str]) -> ServeArgs {
+        let line = std::iter::once("nettune")
+            .chain(line.iter().copied())
+            .map(OsString::from);
+        match parse(line) {
+            Ok(Command::Serve(args)) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn refused(line: &[&str]) -> String {
+        let line = std::iter::once("nettune")
+            .chain(line.iter().copied())
+            .map(OsString::from);
+        message(&parse(line).expect_err("the line is wrong"))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn flags_work_before_and_after_the_command_and_the_later_one_wins() {
+        let args = serve(&["--log.level=debug", "serve", "--web.telemetry-path", "/m"]);
+        assert_eq!(args.log_level, LevelFilter::DEBUG);
+        assert_eq!(args.telemetry_path, "/m");
+        assert_eq!(args.max_connections, 64);
+
+        assert_eq!(
+            serve(&["--log.level=debug", "serve", "--log.level=warn"]).log_level,
+            LevelFilter::WARN
+        );
+        assert_eq!(
+            serve(&["--log.level=debug", "--log.level=error"]).log_level,
+            LevelFilter::ERROR
+        );
+    }
+
+    #[test]
+    fn listen_addresses_add_up() {
+        let shown = |line: &[&str]| {
+            let addresses = serve(line).listen_addresses;
+            addresses
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(shown(&[]), ":10109");
+        assert_eq!(
+            shown(&[
+                "--web.listen-address=[::1]:1",
+                "serve",
+                "--web.listen-address=unix:/run/n.sock"
+            ]),
+            "[::1]:1 unix:/run/n.sock"
+        );
+    }
+
+    #[test]
+    fn every_source_has_a_pair_of_switches_and_the_later_one_wins() {
+        for source in SOURCES {
+            let on = format!("--collector.{}", source.name);
+            let off = format!("--no-collector.{}", source.name);
+            assert_eq!(serve(&[&on, &off]).collectors, [(source.name, false)]);
+            assert_eq!(serve(&[&off, &on]).collectors, [(source.name, true)]);
+            assert_eq!(serve(&[&off, "serve", &on]).collectors, [(source.name, true)]);
+            assert_eq!(serve(&[&on, "serve", &off]).collectors, [(source.name, false)]);
+            assert_eq!(serve(&[&on, "serve"]).collectors, [(source.name, true)]);
+        }
+        assert!(serve(&[]).collectors.is_empty());
+    }
+
+    #[test]
+    fn device_filters_exclude_each_other_wherever_they_stand() {
+        let (include, exclude) = (
+            "--collector.netdev.device-include=eth",
+            "--collector.netdev.device-exclude=lo",
+        );
+        let expected =
+            "'--collector.netdev.device-include' and '--collector.netdev.device-exclude' exclude each other";
+        assert_eq!(refused(&[include, exclude]), expected);
+        assert_eq!(refused(&[exclude, "serve", include]), expected);
+        assert!(matches!(
+            serve(&[include]).devices,
+            Some(DeviceFilter::Include(_))
+        ));
+        assert!(matches!(
+            serve(&["serve", exclude]).devices,
+            Some(DeviceFilter::Exclude(_))
+        ));
+    }
+
+    #[test]
+    fn render_is_parsed() {
+        let parsed = parse(["nettune", "render", "--output", "x", "--check"].map(OsString::from));
+        let Ok(Command::Render(args)) = parsed else {
+            panic!("{parsed:?}")
+        };
+        assert_eq!(
+            args,
+            RenderArgs {
+                output: "x".into(),
+                check: true
+            }
+        );
+    }
+
+    #[test]
+    fn help_fits_eighty_columns() {
+        let help = command().render_long_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line:?}");
+        }
+        assert!(help.contains("--web.listen-address"));
+        assert!(!help.contains("--path.recorded"));
+    }
+}

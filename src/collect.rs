@@ -1,0 +1,273 @@
+//! The one thread that reads the sources.
+//!
+//! Scrapes and the ticker talk to it over a channel, so that there is one
+//! reader of the kernel, one set of buffers and netlink sockets, and no lock.
+
+mod parameters;
+mod sources;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use regex::Regex;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use crate::kernel::Kernel;
+use crate::model::interval::RetransmitRatio;
+use crate::model::{Exporter, Outcome, Report, Snapshot};
+use crate::read::counters;
+
+pub use sources::{SOURCES, Source};
+
+/// A set of sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selection(u64);
+
+impl Selection {
+    /// Every source.
+    pub fn all() -> Self {
+        Self((1 << SOURCES.len()) - 1)
+    }
+
+    /// The sources of these names; the first unknown name is the error.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        names.into_iter().try_fold(Self(0), |selection, name| {
+            let index = index_of(name).ok_or_else(|| name.to_owned())?;
+            Ok(Self(selection.0 | 1 << index))
+        })
+    }
+
+    /// This set without the source of this name.
+    pub fn without(self, name: &str) -> Self {
+        Self(self.0 & !index_of(name).map_or(0, |index| 1 << index))
+    }
+
+    /// What is in both sets.
+    fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    fn contains(self, index: usize) -> bool {
+        self.0 >> index & 1 == 1
+    }
+}
+
+fn index_of(name: &str) -> Option<usize> {
+    SOURCES.iter().position(|source| source.name == name)
+}
+
+/// What to read and of which devices; changed by a reload.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Sources that are read at all.
+    pub enabled: Selection,
+    /// Which network devices are exported.
+    pub devices: DeviceFilter,
+    /// Export every counter of netstat and snmp, not just the curated ones.
+    pub netstat_all: bool,
+    /// Interval of the ticker behind ratios.
+    pub sample_interval: Duration,
+}
+
+/// Which network devices are exported.
+#[derive(Debug, Clone)]
+pub enum DeviceFilter {
+    /// All but those whose name matches.
+    Exclude(Regex),
+    /// Only those whose name matches.
+    Include(Regex),
+}
+
+impl DeviceFilter {
+    /// Whether a device of this name is exported.
+    pub fn keeps(&self, name: &str) -> bool {
+        match self {
+            Self::Exclude(pattern) => !pattern.is_match(name),
+            Self::Include(pattern) => pattern.is_match(name),
+        }
+    }
+}
+
+/// Handle to the thread that reads the sources; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Collector {
+    requests: Sender<Request>,
+    /// Index into [`SOURCES`] of the source being read, plus one; 0 is none.
+    reading: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Read { wanted: Selection, reply: oneshot::Sender<Arc<Snapshot>> },
+    Apply(Settings),
+}
+
+impl Collector {
+    /// Starts the thread. It ends when the last handle is dropped.
+    pub fn start(kernel: Kernel, settings: Settings) -> std::io::Result<Self> {
+        let (requests, inbox) = channel();
+        let reading = Arc::new(AtomicUsize::new(0));
+        let mut reader = Reader {
+            kernel,
+            settings,
+            reading: Arc::clone(&reading),
+            retransmit_ratio: RetransmitRatio::default(),
+            outcomes: vec![None; SOURCES.len()],
+        };
+        std::thread::Builder::new().name("collector".into()).spawn(move || reader.run(&inbox))?;
+        Ok(Self { requests, reading })
+    }
+
+    /// Reads the sources of `wanted` that are enabled. Callers that wait at the
+    /// same time for the same selection share one reading. Never answers if
+    /// the thread is gone: callers set a time limit.
+    pub async fn snapshot(&self, wanted: Selection) -> Arc<Snapshot> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.send(Request::Read { wanted, reply });
+        match answer.await {
+            Ok(snapshot) if sent.is_ok() => snapshot,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Replaces the settings, from the next reading on.
+    pub fn apply(&self, settings: Settings) {
+        if self.requests.send(Request::Apply(settings)).is_err() {
+            warn!("the collector thread is gone; the new settings have no effect");
+        }
+    }
+
+    /// The source that is being read at this moment, so that a scrape that ran
+    /// out of time can name what it waited for.
+    pub fn reading(&self) -> Option<&'static str> {
+        let index = self.reading.load(Ordering::Relaxed).checked_sub(1)?;
+        SOURCES.get(index).map(|source| source.name)
+    }
+}
+
+/// The thread's state.
+struct Reader {
+    kernel: Kernel,
+    settings: Settings,
+    reading: Arc<AtomicUsize>,
+    retransmit_ratio: RetransmitRatio,
+    /// The last outcome of each source, to log changes only.
+    outcomes: Vec<Option<&'static str>>,
+}
+
+impl Reader {
+    fn run(&mut self, inbox: &Receiver<Request>) {
+        let mut waiting: VecDeque<Request> = VecDeque::new();
+        self.tick();
+        let mut next_tick = Instant::now() + self.settings.sample_interval;
+        loop {
+            let request = match waiting.pop_front() {
+                Some(request) => Ok(request),
+                None => inbox.recv_timeout(next_tick.saturating_duration_since(Instant::now())),
+            };
+            match request {
+                Ok(Request::Apply(settings)) => self.settings = settings,
+                Ok(Request::Read { wanted, reply }) => {
+                    let snapshot = Arc::new(self.collect(wanted));
+                    // A caller that gave up meanwhile is no error.
+                    let _ = reply.send(Arc::clone(&snapshot));
+                    waiting.extend(inbox.try_iter());
+                    share(&mut waiting, wanted, &snapshot);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if Instant::now() >= next_tick {
+                self.tick();
+                next_tick = Instant::now() + self.settings.sample_interval;
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let wanted = index_of("snmp").is_some_and(|snmp| self.settings.enabled.contains(snmp));
+        let counters = wanted.then(|| counters::read_snmp(&mut self.kernel).ok()).flatten();
+        let of_tcp = counters.as_ref().and_then(|counters| {
+            Some((counters.get("Tcp", "OutSegs")?, counters.get("Tcp", "RetransSegs")?))
+        });
+        self.retransmit_ratio.tick(of_tcp);
+    }
+
+    fn collect(&mut self, wanted: Selection) -> Snapshot {
+        let wanted = wanted.and(self.settings.enabled);
+        let mut snapshot = Snapshot { netstat_all: self.settings.netstat_all, ..Snapshot::default() };
+        for (index, source) in SOURCES.iter().enumerate().filter(|(index, _)| wanted.contains(*index)) {
+            self.reading.store(index + 1, Ordering::Relaxed);
+            let started = Instant::now();
+            let outcome = self.read(source, &mut snapshot);
+            let report = Report { source: source.name, outcome, duration: started.elapsed() };
+            self.log_change(index, &report);
+            snapshot.reports.push(report);
+        }
+        self.reading.store(0, Ordering::Relaxed);
+        snapshot.exporter = Exporter {
+            interrupted_dumps: self.kernel.interrupted_dumps(),
+            retransmit_ratio: self.retransmit_ratio.get(),
+        };
+        snapshot
+    }
+
+    /// A panic in one source is a failure of that source, not of the exporter.
+    fn read(&mut self, source: &Source, snapshot: &mut Snapshot) -> Outcome {
+        let read = || (source.read)(&mut self.kernel, &self.settings, snapshot);
+        match catch_unwind(AssertUnwindSafe(read)) {
+            Ok(result) => result.into(),
+            Err(_) => Outcome::Failed("the exporter has a bug here: its reader panicked".into()),
+        }
+    }
+
+    fn log_change(&mut self, index: usize, report: &Report) {
+        let (Some(last), outcome) = (self.outcomes.get_mut(index), &report.outcome) else { return };
+        if last.replace(outcome.name()) == Some(outcome.name()) {
+            return;
+        }
+        match outcome {
+            Outcome::Failed(detail) => warn!(collector = report.source, "failed: {detail}"),
+            Outcome::Absent(detail) => info!(collector = report.source, "absent: {detail}"),
+            Outcome::Ok => info!(collector = report.source, "ok"),
+        }
+    }
+}
+
+/// Answers the requests for `wanted` that came while it was being read.
+fn share(waiting: &mut VecDeque<Request>, wanted: Selection, snapshot: &Arc<Snapshot>) {
+    for _ in 0..waiting.len() {
+        match waiting.pop_front() {
+            Some(Request::Read { wanted: other, reply }) if other == wanted => {
+                let _ = reply.send(Arc::clone(snapshot));
+            }
+            Some(request) => waiting.push_back(request),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selections_are_by_name() {
+        let two = Selection::named(["snmp", "sysctl"]).unwrap();
+        assert_eq!(two.without("sysctl"), Selection::named(["snmp"]).unwrap());
+        assert_eq!(Selection::named(["snmp", "nosuch"]).unwrap_err(), "nosuch");
+        assert_eq!(Selection::named(SOURCES.iter().map(|source| source.name)).unwrap(), Selection::all());
+    }
+
+    #[test]
+    fn names_of_sources_are_unique() {
+        for (index, source) in SOURCES.iter().enumerate() {
+            assert_eq!(index_of(source.name), Some(index), "{}", source.name);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Reads every parameter of the catalogue.
+
+use super::Settings;
+use crate::catalogue::{CATALOGUE, Kind, Parameter};
+use crate::kernel::{Kernel, Result};
+use crate::model::host::Facts;
+use crate::model::parameters::{State, interface_name};
+use crate::read::sysctl;
+
+/// Every parameter that this kernel has in this namespace. A key that is absent
+/// is left out; one that cannot be read or understood is left out as well, and
+/// the first such is the error.
+pub(super) fn read(kernel: &mut Kernel, settings: &Settings, facts: Option<&Facts>) -> (Vec<State>, Result<()>) {
+    let mut states = Vec::with_capacity(CATALOGUE.parameters.len());
+    let mut result = Ok(());
+    let interfaces = match sysctl::interfaces(kernel) {
+        Ok(mut names) => {
+            names.retain(|name| settings.devices.keeps(name));
+            names
+        }
+        Err(error) => {
+            result = Err(error);
+            Vec::new()
+        }
+    };
+    let mut read = |parameter: &Parameter, path: &str, name: String| match read_one(kernel, parameter, path) {
+        Ok(reading) => states.push(State::new(parameter, name, reading, facts)),
+        Err(error) if error.is_absent() => {}
+        Err(error) if result.is_ok() => result = Err(error),
+        Err(_) => {}
+    };
+    for parameter in &CATALOGUE.parameters {
+        let Some(path) = parameter.path() else { continue };
+        if path.contains('*') {
+            for interface in ["all", "default"].into_iter().chain(interfaces.iter().map(String::as_str)) {
+                let name = interface_name(&parameter.name, interface);
+                read(parameter, &path.replace('*', interface), name);
+            }
+        } else {
+            read(parameter, &path, parameter.name.clone());
+        }
+    }
+    (states, result)
+}
+
+fn read_one(kernel: &mut Kernel, parameter: &Parameter, path: &str) -> Result<sysctl::Reading> {
+    match parameter.kind {
+        Kind::Int => sysctl::read_numbers(kernel, path, 1),
+        Kind::Ints => sysctl::read_numbers(kernel, path, parameter.fields.len()),
+        Kind::Text | Kind::Object => sysctl::read_text(kernel, path),
+    }
+}

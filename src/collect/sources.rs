@@ -1,0 +1,216 @@
+//! The table of sources, and what each puts into a snapshot.
+
+use super::Settings;
+use super::parameters;
+use crate::kernel::{Kernel, Result};
+use crate::model::devices::{Names, group_interrupts, group_qdiscs, name_counts};
+use crate::model::host::Facts;
+use crate::model::{Nic, Snapshot};
+use crate::read::{
+    addresses, conntrack, counters, cpu, host, interrupts, links, neighbours, nic, process, qdiscs, sockstat,
+    softirqs, softnet, steering,
+};
+
+/// One source of facts: a file, a netlink answer, or a few that belong together.
+#[derive(Debug)]
+pub struct Source {
+    /// As in `--collector.NAME`, `?collect[]=NAME` and `collector="NAME"`.
+    pub name: &'static str,
+    /// What it is, for help and the landing page.
+    pub help: &'static str,
+    pub(super) read: fn(&mut Kernel, &Settings, &mut Snapshot) -> Result<()>,
+}
+
+/// Every source, in the order in which they are read and shown. `host` is
+/// first: others derive limits and defaults from it.
+pub const SOURCES: &[Source] = &[
+    Source { name: "host", help: "kernel release, memory and CPUs", read: read_host },
+    Source { name: "snmp", help: "/proc/net/snmp: IP, ICMP, TCP and UDP counters", read: read_snmp },
+    Source { name: "snmp6", help: "/proc/net/snmp6: the same for IPv6", read: read_snmp6 },
+    Source { name: "netstat", help: "/proc/net/netstat: extended TCP and IP counters", read: read_netstat },
+    Source { name: "sockstat", help: "sockets and socket memory beside their limits", read: read_sockstat },
+    Source { name: "sockstat6", help: "/proc/net/sockstat6: IPv6 sockets", read: read_sockstat6 },
+    Source { name: "softnet", help: "/proc/net/softnet_stat: the receive path of each CPU", read: read_softnet },
+    Source { name: "netdev", help: "network devices: counters by cause, speed, queues", read: read_netdev },
+    Source { name: "qdisc", help: "queueing disciplines: kinds, drops, backlog", read: read_qdisc },
+    Source { name: "ethtool", help: "NIC rings, channels and drivers' loss counters", read: read_ethtool },
+    Source { name: "softirqs", help: "/proc/softirqs: network softirqs of each CPU", read: read_softirqs },
+    Source { name: "cpu", help: "/proc/stat: idle, softirq and stolen time of each CPU", read: read_cpu },
+    Source { name: "interrupts", help: "/proc/interrupts: which CPUs serve which NIC", read: read_interrupts },
+    Source { name: "steering", help: "RPS, RFS and XPS of each queue", read: read_steering },
+    Source { name: "conntrack", help: "connection tracking table and statistics", read: read_conntrack },
+    Source { name: "neighbour", help: "neighbour tables beside their limits", read: read_neighbour },
+    Source { name: "route", help: "addresses and routes of each device", read: read_route },
+    Source { name: "sysctl", help: "every parameter of the catalogue", read: read_sysctl },
+    Source { name: "process", help: "the exporter's own process", read: read_process },
+];
+
+fn read_host(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.facts = Some(Facts::new(host::read(kernel)?, kernel.constants()));
+    Ok(())
+}
+
+fn read_snmp(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.snmp = Some(counters::read_snmp(kernel)?);
+    Ok(())
+}
+
+fn read_snmp6(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.snmp6 = Some(counters::read_snmp6(kernel)?);
+    Ok(())
+}
+
+fn read_netstat(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.netstat = Some(counters::read_netstat(kernel)?);
+    Ok(())
+}
+
+fn read_sockstat(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.sockstat = Some(sockstat::read(kernel)?);
+    snapshot.socket_limits = Some(sockstat::read_limits(kernel)?);
+    Ok(())
+}
+
+fn read_sockstat6(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.sockstat6 = Some(sockstat::read6(kernel)?);
+    Ok(())
+}
+
+fn read_softnet(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.softnet = Some(softnet::read(kernel)?);
+    Ok(())
+}
+
+fn read_netdev(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let mut found = links::read(kernel)?;
+    snapshot.names = Some(Names::new(&found));
+    let all = found.len();
+    found.retain(|link| settings.devices.keeps(&link.name));
+    snapshot.links_left_out = (all - found.len()) as u64;
+    for link in &mut found {
+        link.speed = links::read_speed(kernel, &link.name);
+    }
+    snapshot.links = Some(found);
+    Ok(())
+}
+
+/// Names of devices: from the devices already read, or asked for now when that
+/// source is off or failed.
+fn names<'a>(kernel: &mut Kernel, snapshot: &'a mut Snapshot) -> Result<&'a Names> {
+    if snapshot.names.is_none() {
+        snapshot.names = Some(Names::new(&links::read(kernel)?));
+    }
+    Ok(snapshot.names.get_or_insert_default())
+}
+
+fn read_qdisc(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let found = qdiscs::read(kernel)?;
+    let mut groups = group_qdiscs(&found, names(kernel, snapshot)?);
+    groups.retain(|group| settings.devices.keeps(&group.device));
+    snapshot.qdiscs = Some(groups);
+    Ok(())
+}
+
+fn read_ethtool(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let rings = nic::read_rings(kernel);
+    let channels = nic::read_channels(kernel);
+    let mut result = Ok(());
+    let found = snapshot.nic.insert(Nic::default());
+    for (settings_of, all) in [(&mut found.rings, rings), (&mut found.channels, channels)] {
+        match all {
+            Ok(mut all) => {
+                all.retain(|one| settings.devices.keeps(&one.device));
+                *settings_of = all;
+            }
+            Err(error) => result = Err(error),
+        }
+    }
+    // Devices that have rings are those with a driver worth asking.
+    let devices: Vec<String> = found.rings.iter().map(|rings| rings.device.clone()).collect();
+    for device in devices {
+        match nic::read_driver_counters(kernel, &device) {
+            Ok(counters) => found.driver_counters.push((device, counters)),
+            Err(error) => result = Err(error),
+        }
+    }
+    result
+}
+
+fn read_softirqs(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.softirqs = Some(softirqs::read(kernel)?);
+    Ok(())
+}
+
+fn read_cpu(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.cpus = Some(cpu::read(kernel)?);
+    Ok(())
+}
+
+fn read_interrupts(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let devices = devices(kernel, settings)?;
+    let owners: Vec<_> = devices.iter().filter_map(|device| interrupts::read_owner(kernel, device)).collect();
+    let found = interrupts::read(kernel)?;
+    snapshot.interrupts = Some(group_interrupts(&found, &owners));
+    Ok(())
+}
+
+fn read_steering(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let mut found = Vec::new();
+    for device in devices(kernel, settings)? {
+        match steering::read(kernel, &device) {
+            Ok(queues) => found.push((device, queues)),
+            // The device went away after it was listed, or is listed without
+            // being one (bonding_masters).
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    snapshot.steering = Some(found);
+    Ok(())
+}
+
+/// Devices that sysfs shows and the filter keeps.
+fn devices(kernel: &Kernel, settings: &Settings) -> Result<Vec<String>> {
+    let mut names = kernel.roots().list(crate::kernel::Root::Sys, "class/net")?;
+    names.retain(|name| settings.devices.keeps(name));
+    Ok(names)
+}
+
+fn read_conntrack(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let (found, result) = conntrack::read(kernel);
+    snapshot.conntrack = found;
+    result
+}
+
+fn read_neighbour(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let (tables, result) = neighbours::read(kernel);
+    snapshot.neighbours = Some(tables);
+    result
+}
+
+fn read_route(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let addresses = addresses::read_addresses(kernel)?;
+    let routes = addresses::read_routes(kernel);
+    let names = names(kernel, snapshot)?;
+    let keep = |name: &str| settings.devices.keeps(name);
+    let addresses = name_counts(&addresses, names, keep);
+    let routes = routes.map(|routes| name_counts(&routes, names, keep));
+    snapshot.addresses = Some(addresses);
+    snapshot.routes = Some(routes?);
+    Ok(())
+}
+
+fn read_sysctl(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    let facts = match &snapshot.facts {
+        Some(facts) => Some(facts.clone()),
+        None => host::read(kernel).ok().map(|host| Facts::new(host, kernel.constants())),
+    };
+    let (states, result) = parameters::read(kernel, settings, facts.as_ref());
+    snapshot.parameters = Some(states);
+    result
+}
+
+fn read_process(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.process = Some(process::read(kernel)?);
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! System calls, bytes and layouts; no meaning.
+//!
+//! Everything the exporter learns comes through [`Kernel`]: files below the
+//! procfs and sysfs mounts, answers to netlink requests, one ioctl and a few
+//! constants. A `Kernel` is either the running one or a recording of one, so
+//! that every reader can be driven by files captured elsewhere.
+
+mod constants;
+mod driver_statistics;
+mod error;
+pub mod netlink;
+mod request;
+mod roots;
+
+use std::path::{Path, PathBuf};
+
+pub use constants::Constants;
+pub use error::{Error, Malformed, Result};
+pub use request::Request;
+pub use roots::{Root, Roots};
+
+/// The running kernel, or a recording of one. It owns the one buffer that every
+/// file and answer is read into.
+#[derive(Debug)]
+pub struct Kernel {
+    roots: Roots,
+    source: Source,
+    constants: Constants,
+    interrupted_dumps: u64,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Live(netlink::Sockets),
+    Recorded(PathBuf),
+}
+
+impl Kernel {
+    /// The running kernel, seen through `roots`.
+    pub fn live(roots: Roots) -> Self {
+        Self::new(roots, Source::Live(netlink::Sockets::default()), Constants::live())
+    }
+
+    /// A recording: files below `roots`, and in `directory` what is not a file
+    /// of procfs or sysfs: `netlink/NAME.bin` (see [`Request::name`]),
+    /// `driver-statistics/DEVICE` and `constants`.
+    ///
+    /// # Errors
+    /// `constants` is missing or malformed.
+    pub fn recorded(roots: Roots, directory: &Path) -> Result<Self> {
+        let constants = Constants::recorded(&directory.join("constants"))?;
+        Ok(Self::new(roots, Source::Recorded(directory.to_owned()), constants))
+    }
+
+    fn new(roots: Roots, source: Source, constants: Constants) -> Self {
+        Self { roots, source, constants, interrupted_dumps: 0, buffer: Vec::new() }
+    }
+
+    /// Files below the procfs and sysfs mounts.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// Page size, clock ticks and tick rate.
+    pub fn constants(&self) -> Constants {
+        self.constants
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::TooLarge`], with the full path.
+    pub fn read(&mut self, root: Root, relative: impl AsRef<Path>) -> Result<&[u8]> {
+        self.roots.read(root, relative, &mut self.buffer)?;
+        Ok(&self.buffer)
+    }
+
+    /// A file, parsed; what the parser objects to gets the file's path.
+    pub fn parse<T>(
+        &mut self,
+        root: Root,
+        relative: impl AsRef<Path>,
+        parse: impl FnOnce(&[u8]) -> std::result::Result<T, Malformed>,
+    ) -> Result<T> {
+        self.roots.read(root, &relative, &mut self.buffer)?;
+        parse(&self.buffer).map_err(|malformed| malformed.at(self.roots.path(root, relative)))
+    }
+
+    /// As [`Kernel::parse`]; the parser is also told whether the file's mode
+    /// lets nobody write it.
+    pub fn parse_with_mode<T>(
+        &mut self,
+        root: Root,
+        relative: impl AsRef<Path>,
+        parse: impl FnOnce(&[u8], bool) -> std::result::Result<T, Malformed>,
+    ) -> Result<T> {
+        let read_only = self.roots.read_with_mode(root, &relative, &mut self.buffer)?;
+        parse(&self.buffer, read_only).map_err(|malformed| malformed.at(self.roots.path(root, relative)))
+    }
+
+    /// The kernel's answer to `request`, parsed: netlink messages, headers
+    /// included, without the closing one.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`]: the kernel refused, or does not know the request.
+    pub fn ask<T>(
+        &mut self,
+        request: Request,
+        parse: impl FnOnce(&[u8]) -> std::result::Result<T, Malformed>,
+    ) -> Result<T> {
+        match &mut self.source {
+            Source::Live(sockets) => {
+                self.interrupted_dumps += u64::from(sockets.ask(request, &mut self.buffer)?);
+            }
+            Source::Recorded(directory) => {
+                let path = directory.join("netlink").join(format!("{}.bin", request.name()));
+                roots::read_file(&path, &mut self.buffer)?;
+            }
+        }
+        parse(&self.buffer).map_err(|malformed| malformed.at(format!("netlink {}", request.name())))
+    }
+
+    /// The driver's own counters of `device`, one `name: value` a line as
+    /// `ethtool -S` prints them.
+    ///
+    /// # Errors
+    /// [`Error::Ioctl`]; absent where the driver has no counters.
+    pub fn driver_statistics(&mut self, device: &str) -> Result<&[u8]> {
+        self.buffer.clear();
+        match &self.source {
+            Source::Live(_) => driver_statistics::read(device, &mut self.buffer)?,
+            Source::Recorded(directory) => {
+                roots::read_file(&directory.join("driver-statistics").join(device), &mut self.buffer)?;
+            }
+        }
+        Ok(&self.buffer)
+    }
+
+    /// Dumps that the kernel marked as interrupted by a change
+    /// (`NLM_F_DUMP_INTR`) even after retries, since start.
+    pub fn interrupted_dumps(&self) -> u64 {
+        self.interrupted_dumps
+    }
+}

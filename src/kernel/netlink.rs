@@ -1,0 +1,345 @@
+//! Netlink sockets, the dump loop, and borrowed walks over messages and
+//! attributes.
+
+use std::io;
+
+use ethtool::EthtoolMessage;
+use netlink_packet_core::{
+    Emitable, NLA_HEADER_SIZE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NlaBuffer, NlasIterator,
+};
+use netlink_packet_generic::GenlMessage;
+use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
+use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER};
+use netlink_sys::{Socket, SocketAddr};
+
+use super::request::{Request, zeroed};
+use super::{Error, Malformed, Result};
+
+const HEADER: usize = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_DUMP_INTR: u16 = 0x10;
+/// Fixed id of the generic netlink controller (GENL_ID_CTRL).
+const GENL_ID_CTRL: u16 = 16;
+
+/// The kernel puts at most 32 KiB into one datagram of a dump
+/// (net/netlink/af_netlink.c:netlink_dump); twice that leaves no doubt.
+const DATAGRAM: usize = 64 << 10;
+/// Largest answer that is held, bytes: 100,000 neighbours take about 10 MB.
+const ANSWER_LIMIT: usize = 32 << 20;
+/// A dump that a change interrupted is repeated this often before it is taken
+/// as it is.
+const ATTEMPTS: usize = 3;
+
+/// One long-lived socket a netlink protocol, opened at first use.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    open: Vec<(isize, Connection)>,
+    ethtool_family: Option<u16>,
+}
+
+impl Sockets {
+    /// Replaces `messages` by the answer; true when the dump was interrupted by
+    /// a change in every attempt, so that an entry may be missing or doubled.
+    pub(super) fn ask(&mut self, request: Request, messages: &mut Vec<u8>) -> Result<bool> {
+        let answer = self.try_ask(request, messages);
+        if answer.is_err() {
+            // What is left unread in the socket belongs to the failed request.
+            self.open.retain(|(protocol, _)| *protocol != request.protocol());
+        }
+        answer.map_err(|failure| match failure {
+            Failure::TooLarge => Error::AnswerTooLarge { request: request.name(), limit: ANSWER_LIMIT },
+            Failure::Io(source) => Error::Netlink { request: request.name(), source: interpret(request, source) },
+        })
+    }
+
+    fn try_ask(&mut self, request: Request, messages: &mut Vec<u8>) -> std::result::Result<bool, Failure> {
+        let (kind, payload) = match zeroed(request) {
+            Some((kind, size)) => (kind, vec![0; size]),
+            None => (self.ethtool_family()?, ethtool_payload(request)),
+        };
+        let connection = self.connection(request.protocol())?;
+        for _ in 0..ATTEMPTS {
+            messages.clear();
+            connection.send(kind, NLM_F_REQUEST | NLM_F_DUMP, &payload)?;
+            if !connection.receive_dump(messages)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn connection(&mut self, protocol: isize) -> io::Result<&mut Connection> {
+        let position = match self.open.iter().position(|(known, _)| *known == protocol) {
+            Some(position) => position,
+            None => {
+                self.open.push((protocol, Connection::open(protocol)?));
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut self.open[position].1)
+    }
+
+    fn ethtool_family(&mut self) -> std::result::Result<u16, Failure> {
+        if let Some(family) = self.ethtool_family {
+            return Ok(family);
+        }
+        let mut message = GenlMessage::from_payload(GenlCtrl {
+            cmd: GenlCtrlCmd::GetFamily,
+            nlas: vec![GenlCtrlAttrs::FamilyName("ethtool".into())],
+        });
+        message.finalize();
+        let connection = self.connection(NETLINK_GENERIC)?;
+        connection.send(GENL_ID_CTRL, NLM_F_REQUEST, &emit(&message))?;
+        let mut answer = Vec::new();
+        connection.receive_one(&mut answer)?;
+        let family = family_id(&answer).ok_or(io::ErrorKind::InvalidData)?;
+        self.ethtool_family = Some(family);
+        Ok(family)
+    }
+}
+
+enum Failure {
+    Io(io::Error),
+    TooLarge,
+}
+
+impl From<io::Error> for Failure {
+    fn from(source: io::Error) -> Self {
+        Self::Io(source)
+    }
+}
+
+impl From<io::ErrorKind> for Failure {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::Io(kind.into())
+    }
+}
+
+/// nfnetlink answers EINVAL to a subsystem that is not loaded
+/// (net/netfilter/nfnetlink.c:nfnetlink_rcv_msg, 5.10-6.18); that is absence.
+fn interpret(request: Request, source: io::Error) -> io::Error {
+    let unknown = request.protocol() == NETLINK_NETFILTER && source.raw_os_error() == Some(libc::EINVAL);
+    if unknown { io::Error::from_raw_os_error(libc::EPROTONOSUPPORT) } else { source }
+}
+
+fn ethtool_payload(request: Request) -> Vec<u8> {
+    let message = match request {
+        Request::Channels => EthtoolMessage::new_channel_get(None),
+        _ => EthtoolMessage::new_ring_get(None),
+    };
+    let mut message = GenlMessage::from_payload(message);
+    message.finalize();
+    emit(&message)
+}
+
+fn emit(message: &impl Emitable) -> Vec<u8> {
+    let mut bytes = vec![0; message.buffer_len()];
+    message.emit(&mut bytes);
+    bytes
+}
+
+fn family_id(answer: &[u8]) -> Option<u16> {
+    const CTRL_ATTR_FAMILY_ID: u16 = 1;
+    let message = messages(answer).next()?.ok()?;
+    message
+        .attributes(4)
+        .find(|attribute| attribute.kind == CTRL_ATTR_FAMILY_ID)
+        .and_then(|attribute| u16_at(attribute.value, 0))
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: Socket,
+    sequence: u32,
+    datagram: Vec<u8>,
+}
+
+impl Connection {
+    fn open(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0, datagram: Vec::with_capacity(DATAGRAM) })
+    }
+
+    fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let length = (HEADER + payload.len()) as u32;
+        let mut bytes = Vec::with_capacity(HEADER + payload.len());
+        bytes.extend(length.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(self.sequence.to_ne_bytes());
+        bytes.extend(0u32.to_ne_bytes());
+        bytes.extend(payload);
+        self.socket.send(&bytes, 0).map(drop)
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        loop {
+            self.datagram.clear();
+            match self.socket.recv(&mut self.datagram, libc::MSG_TRUNC) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(size) if size > self.datagram.len() => {
+                    return Err(io::Error::other(format!("datagram of {size} bytes was cut")));
+                }
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn receive_one(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.receive()?;
+        if let Some(Ok(message)) = messages(&self.datagram).next() {
+            message.error()?;
+        }
+        out.extend(&self.datagram);
+        Ok(())
+    }
+
+    /// Appends every message of a dump to `out`; true when the kernel marked it
+    /// as interrupted.
+    fn receive_dump(&mut self, out: &mut Vec<u8>) -> std::result::Result<bool, Failure> {
+        let mut interrupted = false;
+        loop {
+            self.receive()?;
+            for message in messages(&self.datagram) {
+                let message = message.map_err(|malformed| io::Error::other(malformed.to_string()))?;
+                if message.sequence != self.sequence {
+                    continue;
+                }
+                interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+                message.error()?;
+                if message.kind == NLMSG_DONE {
+                    return Ok(interrupted);
+                }
+                if out.len() + message.bytes.len() > ANSWER_LIMIT {
+                    return Err(Failure::TooLarge);
+                }
+                out.extend(message.bytes);
+                out.resize(out.len().next_multiple_of(4), 0);
+            }
+        }
+    }
+}
+
+/// One netlink message, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// `nlmsg_type`
+    pub kind: u16,
+    /// `nlmsg_flags`
+    pub flags: u16,
+    /// What follows the netlink header.
+    pub payload: &'a [u8],
+    sequence: u32,
+    bytes: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// The attributes that follow a fixed header of `header` bytes; a truncated
+    /// last attribute ends the walk.
+    pub fn attributes(&self, header: usize) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
+        attributes(self.payload.get(header.next_multiple_of(4)..).unwrap_or_default())
+    }
+
+    /// The error that an NLMSG_ERROR message or the end of a dump carries.
+    fn error(&self) -> io::Result<()> {
+        let carries = self.kind == NLMSG_ERROR || self.kind == NLMSG_DONE;
+        match i32_at(self.payload, 0) {
+            Some(code) if carries && code < 0 => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One netlink attribute, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Attribute<'a> {
+    /// `nla_type` without its flags
+    pub kind: u16,
+    /// The value, without padding.
+    pub value: &'a [u8],
+}
+
+impl<'a> Attribute<'a> {
+    /// The attributes nested in this one.
+    pub fn nested(&self) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
+        attributes(self.value)
+    }
+
+    /// A NUL-terminated string.
+    pub fn string(&self) -> String {
+        let end = self.value.iter().position(|byte| *byte == 0).unwrap_or(self.value.len());
+        String::from_utf8_lossy(&self.value[..end]).into_owned()
+    }
+}
+
+fn attributes<'a>(bytes: &'a [u8]) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
+    NlasIterator::new(bytes).map_while(|attribute: std::result::Result<NlaBuffer<&'a [u8]>, _>| {
+        let attribute = attribute.ok()?;
+        let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
+        let value = attribute.into_inner().get(NLA_HEADER_SIZE..length)?;
+        Some(Attribute { kind, value })
+    })
+}
+
+/// Walks the messages in `bytes`; a message that does not fit ends the walk
+/// with an error that counts it from 1.
+pub fn messages(bytes: &[u8]) -> impl Iterator<Item = std::result::Result<Message<'_>, Malformed>> {
+    let mut rest = bytes;
+    let mut number = 0;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        number += 1;
+        let Ok(buffer) = NetlinkBuffer::new_checked(rest) else {
+            let bad = Malformed::new(number, "netlink header", "a message of the length it states", rest);
+            rest = &[];
+            return Some(Err(bad));
+        };
+        // new_checked: HEADER <= length <= rest.len()
+        let length = buffer.length() as usize;
+        let message = Message {
+            kind: buffer.message_type(),
+            flags: buffer.flags(),
+            sequence: buffer.sequence_number(),
+            payload: &rest[HEADER..length],
+            bytes: &rest[..length],
+        };
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(Ok(message))
+    })
+}
+
+/// Native-endian integer at `offset`, if the bytes reach that far.
+pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    array_at(bytes, offset).map(u16::from_ne_bytes)
+}
+
+/// Native-endian integer at `offset`, if the bytes reach that far.
+pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    array_at(bytes, offset).map(u32::from_ne_bytes)
+}
+
+/// Native-endian integer at `offset`, if the bytes reach that far.
+pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    array_at(bytes, offset).map(u64::from_ne_bytes)
+}
+
+/// Big-endian integer at `offset`, as netfilter sends them.
+pub fn be32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    array_at(bytes, offset).map(u32::from_be_bytes)
+}
+
+fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
+    array_at(bytes, offset).map(i32::from_ne_bytes)
+}
+
+fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..offset.checked_add(N)?)?.try_into().ok()
+}

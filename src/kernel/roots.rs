@@ -1,0 +1,143 @@
+//! The only place where a path below a mount is joined or a kernel file opened.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{Error, Result};
+
+/// Largest file that is read, bytes. `/proc/interrupts` of a host with 480
+/// CPUs and thousands of vectors is about 10 MB.
+const FILE_LIMIT: usize = 32 << 20;
+
+/// Which mount a path is relative to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Root {
+    /// procfs
+    Proc,
+    /// sysfs
+    Sys,
+}
+
+/// Where procfs, sysfs and the host's root are mounted.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    /// Mount point of procfs, usually `/proc`.
+    pub proc: PathBuf,
+    /// Mount point of sysfs, usually `/sys`.
+    pub sys: PathBuf,
+    /// The host's root, usually `/`: what is read of its configuration files.
+    pub rootfs: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into(), rootfs: "/".into() }
+    }
+}
+
+impl Roots {
+    /// The full path of `relative`.
+    pub fn path(&self, root: Root, relative: impl AsRef<Path>) -> PathBuf {
+        match root {
+            Root::Proc => self.proc.join(relative),
+            Root::Sys => self.sys.join(relative),
+        }
+    }
+
+    /// Replaces `buffer` by the file's bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::TooLarge`], with the full path.
+    pub fn read(&self, root: Root, relative: impl AsRef<Path>, buffer: &mut Vec<u8>) -> Result<()> {
+        read_file(&self.path(root, relative), buffer)
+    }
+
+    /// As [`Roots::read`]; true when the file's mode lets nobody write it.
+    pub fn read_with_mode(
+        &self,
+        root: Root,
+        relative: impl AsRef<Path>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let path = self.path(root, relative);
+        let with_path = |source| Error::Io { path: path.clone(), source };
+        let file = File::open(&path).map_err(with_path)?;
+        let mode = file.metadata().map_err(with_path)?.permissions().mode();
+        read_open(file, &path, buffer)?;
+        Ok(mode & 0o222 == 0)
+    }
+
+    /// Names in a directory, sorted; names that are not UTF-8 are left out,
+    /// since the kernel's own names here are ASCII.
+    pub fn list(&self, root: Root, relative: impl AsRef<Path>) -> Result<Vec<String>> {
+        let path = self.path(root, relative);
+        let with_path = |source| Error::Io { path: path.clone(), source };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(with_path)? {
+            if let Ok(name) = entry.map_err(with_path)?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Last part of where the symbolic link `relative` points to.
+    pub fn link_name(&self, root: Root, relative: impl AsRef<Path>) -> Result<String> {
+        let path = self.path(root, relative);
+        let target = fs::read_link(&path).map_err(|source| Error::Io { path, source })?;
+        Ok(target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+    }
+}
+
+/// Replaces `buffer` by the bytes of `path`.
+pub(super) fn read_file(path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    read_open(file, path, buffer)
+}
+
+fn read_open(file: File, path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
+    buffer.clear();
+    let read = file.take(FILE_LIMIT as u64 + 1).read_to_end(buffer);
+    match read {
+        Ok(size) if size > FILE_LIMIT => {
+            // Give the memory back: the buffer is used again for small files.
+            *buffer = Vec::new();
+            Err(Error::TooLarge { path: path.into(), limit: FILE_LIMIT })
+        }
+        Ok(_) => Ok(()),
+        Err(source) => Err(Error::Io { path: path.into(), source: interpret(source) }),
+    }
+}
+
+/// A directory where a file should be reads as an error of its own; it means
+/// the same as a file that is not there.
+fn interpret(source: io::Error) -> io::Error {
+    match source.kind() {
+        io::ErrorKind::IsADirectory => io::Error::from_raw_os_error(libc::ENOTDIR),
+        _ => source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_absent_and_names_its_path() {
+        let error = Roots::default().read(Root::Proc, "net/no-such-file", &mut Vec::new()).unwrap_err();
+        assert!(error.is_absent());
+        assert!(error.to_string().starts_with("/proc/net/no-such-file: "), "{error}");
+    }
+
+    #[test]
+    fn an_endless_file_stops_at_the_limit() {
+        let roots = Roots { proc: "/dev".into(), ..Roots::default() };
+        let mut buffer = Vec::new();
+        let error = roots.read(Root::Proc, "zero", &mut buffer).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+        assert_eq!(buffer.capacity(), 0);
+    }
+}

@@ -1,0 +1,34 @@
+//! nettune: a Prometheus exporter that says which kernel parameter to change,
+//! or that none is to blame.
+//!
+//! # Layers
+//!
+//! Data flows one way. A module may use only modules to its left; a test
+//! (`tests/layers.rs`) reads the `use` lines and enforces it.
+//!
+//! ```text
+//! kernel → read → model → metrics → serve        catalogue → render
+//!  bytes   structs  meaning  names     HTTP
+//! ```
+//!
+//! - [`kernel`]: system calls, bytes and layouts; the only place a path is
+//!   joined, a socket opened or `unsafe` written.
+//! - [`read`]: one file a kernel source; a pure `parse(&[u8])` and a thin reader.
+//! - [`catalogue`]: what is known of every parameter, as data.
+//! - [`model`]: values with meaning, no input or output.
+//! - [`metrics`]: the only place where metric names and help live.
+//! - [`serve`]: HTTP.
+//! - [`render`]: catalogue and metric definitions → documents; pure functions.
+//! - [`collect`], [`config`], [`cli`] see several layers: the table of sources,
+//!   the checked configuration, the flags.
+
+pub mod cli;
+pub mod collect;
+pub mod config;
+pub mod kernel;
+pub mod metrics;
+pub mod catalogue;
+pub mod model;
+pub mod read;
+pub mod render;
+pub mod serve;

@@ -1,0 +1,174 @@
+//! Tables of the host that can fill up: connection tracking and neighbours.
+
+use std::fmt;
+
+use super::writer::{Label, Metric, Writer, counter, gauge};
+use crate::model::Snapshot;
+use crate::read::Family;
+use crate::read::conntrack::Conntrack;
+use crate::read::neighbours::{STATES, Table};
+
+const ENTRIES: Metric =
+    gauge("nettune_conntrack_entries", &[], "Tracked flows of this namespace (nf_conntrack_count).");
+const LIMIT: Metric = gauge("nettune_conntrack_limit", &[], "Most tracked flows (nf_conntrack_max).");
+const BUCKETS: Metric =
+    gauge("nettune_conntrack_buckets", &[], "Hash buckets of the table (nf_conntrack_buckets).");
+
+const STATISTICS: &[(Metric, &str)] = &[
+    (
+        counter("nettune_conntrack_drops_total", &[], "Packets dropped because no entry could be made: the table is full (drop)."),
+        "drop",
+    ),
+    (
+        counter("nettune_conntrack_early_drops_total", &[], "Entries given up to make room in a full table (early_drop)."),
+        "early_drop",
+    ),
+    (
+        counter(
+            "nettune_conntrack_insert_failed_total",
+            &[],
+            "Entries that clashed with another when they were inserted, which says nothing of the table's size (insert_failed).",
+        ),
+        "insert_failed",
+    ),
+    (counter("nettune_conntrack_inserts_total", &[], "Entries inserted; not counted by every kernel (insert)."), "insert"),
+    (counter("nettune_conntrack_found_total", &[], "Lookups of a clash that found the other entry (found)."), "found"),
+    (counter("nettune_conntrack_invalid_total", &[], "Packets that fit no flow and could not start one (invalid)."), "invalid"),
+    (counter("nettune_conntrack_icmp_errors_total", &[], "Packets refused by a protocol's check (icmp_error)."), "icmp_error"),
+    (
+        counter("nettune_conntrack_search_restarts_total", &[], "Lookups begun anew because the table was resized (search_restart)."),
+        "search_restart",
+    ),
+    (
+        counter("nettune_conntrack_clashes_resolved_total", &[], "Clashes settled by keeping one entry (clashres)."),
+        "clashres",
+    ),
+    (
+        counter(
+            "nettune_conntrack_chain_too_long_total",
+            &[],
+            "Packets dropped because a hash chain was too long: buckets are few (chaintoolong, column chainlength).",
+        ),
+        "chainlength",
+    ),
+];
+
+const NEIGHBOURS: Metric = gauge(
+    "nettune_neighbour_entries",
+    &["family"],
+    "Entries of the host's neighbour table, all namespaces together (stat/arp_cache and ndisc_cache, entries).",
+);
+const THRESHOLD: Metric = gauge(
+    "nettune_neighbour_gc_threshold",
+    &["family", "threshold"],
+    "Entries kept without collection (1), collected when older than 5 s (2), and most entries (3) (gc_thresh1-3).",
+);
+const BY_STATE: Metric = gauge(
+    "nettune_neighbour_entries_by_state",
+    &["family", "state"],
+    "Neighbour entries of this namespace, by state (RTM_NEWNEIGH).",
+);
+const NEIGHBOUR_STATISTICS: &[(Metric, &str)] = &[
+    (
+        counter(
+            "nettune_neighbour_table_full_total",
+            &["family"],
+            "Entries refused because the table was full, all namespaces together (table_fulls).",
+        ),
+        "table_fulls",
+    ),
+    (
+        counter("nettune_neighbour_forced_gc_total", &["family"], "Forced collections to make room (forced_gc_runs)."),
+        "forced_gc_runs",
+    ),
+    (counter("nettune_neighbour_allocations_total", &["family"], "Entries made (allocs)."), "allocs"),
+    (counter("nettune_neighbour_destroys_total", &["family"], "Entries destroyed (destroys)."), "destroys"),
+    (
+        counter("nettune_neighbour_resolution_failures_total", &["family"], "Addresses nobody answered for (res_failed)."),
+        "res_failed",
+    ),
+    (
+        counter(
+            "nettune_neighbour_unresolved_discards_total",
+            &["family"],
+            "Packets dropped while their neighbour was being resolved (unresolved_discards).",
+        ),
+        "unresolved_discards",
+    ),
+];
+
+pub(super) const METRICS: &[&Metric] = &[
+    &ENTRIES,
+    &LIMIT,
+    &BUCKETS,
+    &STATISTICS[0].0,
+    &STATISTICS[1].0,
+    &STATISTICS[2].0,
+    &STATISTICS[3].0,
+    &STATISTICS[4].0,
+    &STATISTICS[5].0,
+    &STATISTICS[6].0,
+    &STATISTICS[7].0,
+    &STATISTICS[8].0,
+    &STATISTICS[9].0,
+    &NEIGHBOURS,
+    &THRESHOLD,
+    &BY_STATE,
+    &NEIGHBOUR_STATISTICS[0].0,
+    &NEIGHBOUR_STATISTICS[1].0,
+    &NEIGHBOUR_STATISTICS[2].0,
+    &NEIGHBOUR_STATISTICS[3].0,
+    &NEIGHBOUR_STATISTICS[4].0,
+    &NEIGHBOUR_STATISTICS[5].0,
+];
+
+pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
+    if let Some(conntrack) = &snapshot.conntrack {
+        write_conntrack(out, conntrack)?;
+    }
+    match &snapshot.neighbours {
+        Some(tables) => write_neighbours(out, tables),
+        None => Ok(()),
+    }
+}
+
+fn write_conntrack(out: &mut Writer<'_>, conntrack: &Conntrack) -> fmt::Result {
+    out.single(&ENTRIES, Some(conntrack.entries))?;
+    out.single(&LIMIT, conntrack.limit)?;
+    out.single(&BUCKETS, conntrack.buckets)?;
+    for (metric, column) in STATISTICS {
+        let value = conntrack.statistics.as_ref().and_then(|statistics| statistics.get(column));
+        out.single(metric, value)?;
+    }
+    Ok(())
+}
+
+fn write_neighbours(out: &mut Writer<'_>, tables: &[Table; 2]) -> fmt::Result {
+    let each = || Family::BOTH.into_iter().map(Family::name).zip(tables);
+    let statistic = |table: &Table, name: &str| table.statistics.as_ref().and_then(|all| all.get(name));
+    out.family(
+        &NEIGHBOURS,
+        each().filter_map(|(family, table)| Some(([family.into()], statistic(table, "entries")?))),
+    )?;
+    let thresholds = each().flat_map(|(family, table)| {
+        (1u32..).zip(table.thresholds).filter_map(move |(number, threshold)| {
+            Some(([Label::from(family), number.into()], threshold?))
+        })
+    });
+    out.family(&THRESHOLD, thresholds)?;
+    let states = each().flat_map(|(family, table)| {
+        table.states.into_iter().flat_map(move |counts| {
+            STATES.iter().zip(counts).map(move |((_, state), count)| {
+                ([Label::from(family), (*state).into()], count)
+            })
+        })
+    });
+    out.family(&BY_STATE, states)?;
+    for (metric, column) in NEIGHBOUR_STATISTICS {
+        out.family(
+            metric,
+            each().filter_map(|(family, table)| Some(([family.into()], statistic(table, column)?))),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! From a definition and its samples to the encoder.
+
+use std::fmt::{self, Write};
+
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, LabelSetEncoder, LabelValueEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+
+/// What a family's samples are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only rises, until the kernel, or what it counts, starts anew.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Always 1; the labels are the message.
+    Info,
+}
+
+impl Kind {
+    /// The word of `# TYPE` in the 0.0.4 text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge | Self::Info => "gauge",
+        }
+    }
+}
+
+/// A family: its name as it is queried, and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// With prefix and suffix, as in a query.
+    pub name: &'static str,
+    /// What its samples are.
+    pub kind: Kind,
+    /// Names of its labels, in the order samples give their values.
+    pub labels: &'static [&'static str],
+    /// One sentence, with the kernel's own name where it has one.
+    pub help: &'static str,
+}
+
+/// A counter without labels; the constructors are for tables of definitions.
+pub(super) const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind: Kind::Counter, labels, help }
+}
+
+/// A gauge.
+pub(super) const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, labels, help }
+}
+
+/// An info.
+pub(super) const fn info(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Info, labels, help }
+}
+
+/// The value of a label.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Label<'a> {
+    Text(&'a str),
+    Number(u64),
+}
+
+impl<'a> From<&'a str> for Label<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Label<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u32> for Label<'_> {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl EncodeLabelValue for Label<'_> {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => encoder.write_str(text),
+            Self::Number(number) => EncodeLabelValue::encode(number, encoder),
+        }
+    }
+}
+
+/// The value of a sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value {
+    Integer(u64),
+    Float(f64),
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Self::Integer(value)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Self::Integer(value.into())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Integer(value.into())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        u64::try_from(value).map_or(Self::Float(value as f64), Self::Integer)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+struct Labels<'a>(&'static [&'static str], &'a [Label<'a>]);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        self.0.iter().zip(self.1).try_for_each(|(name, value)| {
+            let mut label = encoder.encode_label();
+            let mut key = label.encode_label_key()?;
+            key.write_str(name)?;
+            let mut written = key.encode_label_value()?;
+            value.encode(&mut written)?;
+            written.finish()
+        })
+    }
+}
+
+/// Writes families one after another.
+pub(super) struct Writer<'a>(DescriptorEncoder<'a>);
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Self {
+        Self(encoder)
+    }
+
+    /// Writes a family with its samples: label values in the order of
+    /// [`Metric::labels`], and a value. A family without samples is left out.
+    pub(super) fn family<'l, const N: usize, V: Into<Value>>(
+        &mut self,
+        metric: &Metric,
+        samples: impl IntoIterator<Item = ([Label<'l>; N], V)>,
+    ) -> fmt::Result {
+        debug_assert_eq!(metric.labels.len(), N, "{}", metric.name);
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return Ok(());
+        }
+        // The encoder appends the suffix that a type demands.
+        let (name, kind) = match metric.kind {
+            Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
+            Kind::Gauge => (metric.name, MetricType::Gauge),
+            Kind::Info => (metric.name.trim_end_matches("_info"), MetricType::Info),
+        };
+        let mut encoder = self.0.encode_descriptor(name, metric.help, None, kind)?;
+        for (values, value) in samples {
+            let labels = Labels(metric.labels, &values);
+            if metric.kind == Kind::Info {
+                encoder.encode_info(&labels)?;
+                continue;
+            }
+            let mut sample = encoder.encode_family(&labels)?;
+            match (metric.kind, value.into()) {
+                (Kind::Counter, Value::Integer(value)) => {
+                    sample.encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
+                }
+                (Kind::Counter, Value::Float(value)) => {
+                    sample.encode_counter::<NoLabelSet, f64, u64>(&value, None)?;
+                }
+                (_, Value::Integer(value)) => sample.encode_gauge(&value)?,
+                (_, Value::Float(value)) => sample.encode_gauge(&value)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a family of one sample without labels; `None` leaves it out.
+    pub(super) fn single<V: Into<Value>>(&mut self, metric: &Metric, value: Option<V>) -> fmt::Result {
+        self.family(metric, value.map(|value| ([], value)))
+    }
+}

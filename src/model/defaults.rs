@@ -1,0 +1,164 @@
+//! The kernel's default of a parameter on this host.
+
+use super::host::Facts;
+use crate::catalogue::{Parameter, Rule};
+
+/// The numbers an untouched kernel of this release and size would show; `None`
+/// where the catalogue states none for it, where the default is a text, or
+/// where a vendor's backports make the release number say nothing.
+pub fn default_numbers(parameter: &Parameter, facts: &Facts) -> Option<Vec<i64>> {
+    let version = facts.version?;
+    let row = parameter.default.iter().find(|row| row.holds_for(version))?;
+    if facts.is_heavily_backported() && (row.since.is_some() || row.until.is_some()) {
+        return None;
+    }
+    if let Some(value) = row.value {
+        return Some(vec![value]);
+    }
+    if let Some(values) = &row.values {
+        return Some(values.clone());
+    }
+    derive(row.rule?, facts)
+}
+
+fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
+    let page = signed(facts.constants.page_size);
+    Some(match rule {
+        // net/ipv4/tcp.c:tcp_init, net/ipv4/tcp_ipv4.c:tcp_set_hashinfo
+        Rule::EstablishedHash { divisor, minimum } => {
+            vec![(signed(facts.established_hash()) / divisor.max(1)).max(minimum)]
+        }
+        // net/ipv4/tcp.c:tcp_init_mem
+        Rule::TcpMemory => memory_marks(facts, 16),
+        // net/ipv4/udp.c:udp_init
+        Rule::UdpMemory => memory_marks(facts, 8),
+        // net/ipv4/tcp.c:tcp_init
+        Rule::TcpReceiveBuffer { default, cap } => {
+            vec![quantum(facts), default, buffer_share(facts).min(cap).max(default)]
+        }
+        Rule::TcpSendBuffer { cap } => {
+            vec![quantum(facts), 16 << 10, buffer_share(facts).min(cap).max(64 << 10)]
+        }
+        // include/net/sock.h:_SK_MEM_PACKETS; 832 bytes of truesize where a
+        // cache line has 64 bytes.
+        Rule::SocketBuffer => {
+            let known = matches!(facts.host.machine.as_str(), "x86_64" | "aarch64");
+            if !known {
+                return None;
+            }
+            vec![256 * 832]
+        }
+        // net/netfilter/nf_conntrack_core.c:nf_conntrack_init_start
+        Rule::ConntrackBuckets { per_gib4 } => vec![conntrack_buckets(facts, per_gib4)],
+        Rule::ConntrackMax { factor } => {
+            vec![factor.saturating_mul(conntrack_buckets(facts, 262_144 / factor.max(1)))]
+        }
+        // net/netfilter/nf_conntrack_expect.c:nf_conntrack_expect_init
+        Rule::ConntrackExpectMax => vec![4 * (conntrack_buckets(facts, 262_144) / 256).max(1)],
+        // net/core/dev.c: netdev_budget_usecs = 2 * USEC_PER_SEC / HZ
+        Rule::TwoJiffiesUsecs => vec![2_000_000 / signed(facts.constants.hz).max(1)],
+        // SK_MEM_QUANTUM was 4096 until 6.0 made it the page (include/net/sock.h)
+        Rule::MemoryQuantum => vec![if page > 0 { quantum(facts) } else { return None }],
+    })
+}
+
+fn quantum(facts: &Facts) -> i64 {
+    let page_based = facts.version.is_some_and(|version| version.major >= 6);
+    if page_based { signed(facts.constants.page_size) } else { 4096 }
+}
+
+/// The most one socket's buffer may take: a 128th of the buffer pages, bytes.
+fn buffer_share(facts: &Facts) -> i64 {
+    signed(facts.buffer_pages().saturating_mul(facts.constants.page_size) / 128)
+}
+
+fn memory_marks(facts: &Facts, divisor: u64) -> Vec<i64> {
+    let pressure = (signed(facts.buffer_pages()) / signed(divisor)).max(128);
+    let low = pressure / 4 * 3;
+    vec![low, pressure, low * 2]
+}
+
+fn conntrack_buckets(facts: &Facts, above_4_gib: i64) -> i64 {
+    const GIB: u64 = 1 << 30;
+    match facts.host.memory_total {
+        memory if memory > 4 * GIB => above_4_gib,
+        memory if memory > GIB => above_4_gib / 4,
+        memory => (signed(memory) / 16_384 / 8).max(1024),
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::CATALOGUE;
+    use crate::kernel::Constants;
+    use crate::read::host::Host;
+
+    fn facts(release: &str, gib: u64) -> Facts {
+        let host = Host {
+            release: release.into(),
+            machine: "x86_64".into(),
+            memory_total: gib << 30,
+            ..Host::default()
+        };
+        Facts::new(host, Constants { page_size: 4096, clock_ticks: 100, hz: 250 })
+    }
+
+    fn default(name: &str, facts: &Facts) -> Option<Vec<i64>> {
+        default_numbers(CATALOGUE.get(name).unwrap(), facts)
+    }
+
+    /// Hand-calculated from the kernel's own arithmetic.
+    #[test]
+    fn defaults_follow_release_and_memory() {
+        let cases: &[(&str, &str, u64, Option<&[i64]>)] = &[
+            ("net.core.somaxconn", "5.3.0", 8, Some(&[128])),
+            ("net.core.somaxconn", "5.4.0", 8, Some(&[4096])),
+            // 8 GiB = 2097152 pages; / 16 = 131072; * 3/4 = 98304; * 2 = 196608
+            ("net.ipv4.tcp_mem", "6.1.0", 8, Some(&[98304, 131072, 196608])),
+            // / 8 = 262144; * 3/4 = 196608; * 2 = 393216
+            ("net.ipv4.udp_mem", "6.1.0", 8, Some(&[196608, 262144, 393216])),
+            // 8 GiB / 128 = 64 MiB, above every cap
+            ("net.ipv4.tcp_rmem", "6.1.0", 8, Some(&[4096, 131072, 6291456])),
+            ("net.ipv4.tcp_rmem", "6.18.3", 8, Some(&[4096, 131072, 33554432])),
+            // between 6.12 and 6.18 the cap is not stated
+            ("net.ipv4.tcp_rmem", "6.15.0", 8, None),
+            ("net.ipv4.tcp_wmem", "6.1.0", 8, Some(&[4096, 16384, 4194304])),
+            // 8 GiB >> 17 = 65536 buckets
+            ("net.ipv4.tcp_max_tw_buckets", "6.1.0", 8, Some(&[32768])),
+            ("net.ipv4.tcp_max_syn_backlog", "6.1.0", 8, Some(&[512])),
+            ("net.netfilter.nf_conntrack_max", "6.1.0", 8, Some(&[262144])),
+            ("net.netfilter.nf_conntrack_max", "6.1.0", 2, Some(&[65536])),
+            ("net.netfilter.nf_conntrack_max", "5.10.0", 8, Some(&[262144])),
+            ("net.netfilter.nf_conntrack_buckets", "5.10.0", 8, Some(&[65536])),
+            ("net.netfilter.nf_conntrack_buckets", "5.10.0", 2, Some(&[16384])),
+            ("net.core.netdev_budget_usecs", "6.1.0", 8, Some(&[8000])),
+            ("net.core.rmem_max", "6.1.0", 8, Some(&[212992])),
+            ("net.core.rmem_max", "6.18.0", 8, Some(&[4194304])),
+        ];
+        for (name, release, gib, expected) in cases {
+            let found = default(name, &facts(release, *gib));
+            assert_eq!(found.as_deref(), *expected, "{name} on {release} with {gib} GiB");
+        }
+    }
+
+    #[test]
+    fn a_vendors_number_says_nothing_about_changed_defaults() {
+        let vendor = facts("4.18.0-553.el8_10.x86_64", 8);
+        assert_eq!(default("net.core.somaxconn", &vendor), None);
+        assert_eq!(default("net.ipv4.tcp_fin_timeout", &vendor), Some(vec![60]));
+    }
+
+    #[test]
+    fn a_page_of_64_kib_counts() {
+        let mut large = facts("6.1.0", 8);
+        large.constants.page_size = 65536;
+        // 131072 pages / 16 = 8192
+        assert_eq!(default("net.ipv4.tcp_mem", &large), Some(vec![6144, 8192, 12288]));
+        assert_eq!(default("net.ipv4.tcp_rmem", &large).unwrap()[0], 65536);
+    }
+}

@@ -1,0 +1,58 @@
+//! The catalogue joined with the running kernel.
+
+use super::defaults::default_numbers;
+use super::host::Facts;
+use crate::catalogue::{Kind, Parameter};
+use crate::read::sysctl::{Reading, Value};
+
+/// One parameter as it stands on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Its name, with the interface where the catalogue has `*`. As sysctl(8)
+    /// writes it: a dot in the interface's name becomes a slash.
+    pub name: String,
+    /// Names of its integers; empty when it has one.
+    pub fields: Vec<String>,
+    /// The running value.
+    pub value: Value,
+    /// The kernel's default on this host, where it is known and a number.
+    pub default: Option<Vec<i64>>,
+    /// Shown, but not to be changed in this namespace, although the catalogue
+    /// knows it as changeable.
+    pub locked: bool,
+}
+
+impl State {
+    /// Joins an entry of the catalogue with what was read.
+    pub fn new(parameter: &Parameter, name: String, reading: Reading, facts: Option<&Facts>) -> Self {
+        // For text the catalogue's default is documentation, not a number.
+        let default = match parameter.kind {
+            Kind::Int | Kind::Ints => facts.and_then(|facts| default_numbers(parameter, facts)),
+            Kind::Text | Kind::Object => None,
+        };
+        Self {
+            name,
+            fields: parameter.fields.clone(),
+            value: reading.value,
+            default,
+            locked: reading.read_only && !parameter.read_only,
+        }
+    }
+}
+
+/// The name of a parameter of one interface: `net.ipv4.conf.eth0/100.rp_filter`.
+pub fn interface_name(pattern: &str, interface: &str) -> String {
+    pattern.replace('*', &interface.replace('.', "/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_in_interface_names_become_slashes() {
+        let pattern = "net.ipv4.conf.*.rp_filter";
+        assert_eq!(interface_name(pattern, "eth0"), "net.ipv4.conf.eth0.rp_filter");
+        assert_eq!(interface_name(pattern, "eth0.100"), "net.ipv4.conf.eth0/100.rp_filter");
+    }
+}

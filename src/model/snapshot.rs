@@ -1,0 +1,145 @@
+use std::time::Duration;
+
+use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
+use super::host::Facts;
+use super::parameters::State;
+use crate::kernel::Error;
+use crate::read::conntrack::Conntrack;
+use crate::read::counters::Counters;
+use crate::read::links::Link;
+use crate::read::neighbours::Table;
+use crate::read::nic::{self, DriverCounter};
+use crate::read::process::Process;
+use crate::read::sockstat::{Limits, Sockstat};
+use crate::read::steering::Queue;
+use crate::read::{cpu, softirqs, softnet};
+
+/// What came of reading one source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was read, and everything in it understood.
+    Ok,
+    /// It does not exist on this kernel, in this namespace or on this host.
+    Absent(String),
+    /// It exists and could not be read or understood. What was read before the
+    /// failure is kept.
+    Failed(String),
+}
+
+impl Outcome {
+    /// The word that the page and JSON use.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Absent(_) => "absent",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// What is missing or wrong; empty when nothing is.
+    pub fn detail(&self) -> &str {
+        match self {
+            Self::Ok => "",
+            Self::Absent(detail) | Self::Failed(detail) => detail,
+        }
+    }
+}
+
+impl From<Result<(), Error>> for Outcome {
+    fn from(result: Result<(), Error>) -> Self {
+        match result {
+            Ok(()) => Self::Ok,
+            Err(error) if error.is_absent() => Self::Absent(error.to_string()),
+            Err(error) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// How the reading of one source went.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Name of the source, as in `--collector.NAME`.
+    pub source: &'static str,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Everything one collection found: one field a source, empty where the source
+/// is absent, failed or was not asked for.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// One entry a source that was asked for, in the order of the source table.
+    pub reports: Vec<Report>,
+    /// The host, for defaults and limits.
+    pub facts: Option<Facts>,
+    /// `/proc/net/snmp`
+    pub snmp: Option<Counters>,
+    /// `/proc/net/snmp6`
+    pub snmp6: Option<Counters>,
+    /// `/proc/net/netstat`
+    pub netstat: Option<Counters>,
+    /// Whether every counter is wanted, not just the curated ones.
+    pub netstat_all: bool,
+    /// `/proc/net/sockstat`
+    pub sockstat: Option<Sockstat>,
+    /// `/proc/net/sockstat6`
+    pub sockstat6: Option<Sockstat>,
+    /// What sockstat is judged by.
+    pub socket_limits: Option<Limits>,
+    /// `/proc/net/softnet_stat`
+    pub softnet: Option<Vec<softnet::Cpu>>,
+    /// Network devices that the filter keeps.
+    pub links: Option<Vec<Link>>,
+    /// How many devices the filter left out.
+    pub links_left_out: u64,
+    /// Names of all devices, for sources that know only indices.
+    pub names: Option<Names>,
+    /// Queueing disciplines.
+    pub qdiscs: Option<Vec<QdiscGroup>>,
+    /// Rings, channels and drivers' counters.
+    pub nic: Option<Nic>,
+    /// `/proc/softirqs`
+    pub softirqs: Option<Vec<softirqs::Cpu>>,
+    /// `/proc/stat`
+    pub cpus: Option<Vec<cpu::Cpu>>,
+    /// Interrupts of network devices.
+    pub interrupts: Option<Vec<DeviceInterrupts>>,
+    /// RPS, RFS and XPS by device.
+    pub steering: Option<Vec<(String, Vec<Queue>)>>,
+    /// Connection tracking.
+    pub conntrack: Option<Conntrack>,
+    /// Neighbour tables, IPv4 then IPv6.
+    pub neighbours: Option<[Table; 2]>,
+    /// Addresses by device.
+    pub addresses: Option<Vec<DeviceCount>>,
+    /// Unicast routes by device.
+    pub routes: Option<Vec<DeviceCount>>,
+    /// Parameters of the catalogue.
+    pub parameters: Option<Vec<State>>,
+    /// Our own process.
+    pub process: Option<Process>,
+    /// The exporter itself.
+    pub exporter: Exporter,
+}
+
+/// Rings, channels and drivers' counters of the devices the filter keeps.
+#[derive(Debug, Default)]
+pub struct Nic {
+    /// By device.
+    pub rings: Vec<nic::Settings>,
+    /// By device.
+    pub channels: Vec<nic::Settings>,
+    /// By device.
+    pub driver_counters: Vec<(String, Vec<DriverCounter>)>,
+}
+
+/// What the exporter knows of its own work.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Exporter {
+    /// Netlink dumps that stayed interrupted after retries, since start.
+    pub interrupted_dumps: u64,
+    /// Retransmissions over the last interval.
+    pub retransmit_ratio: Option<f64>,
+}

@@ -1,0 +1,128 @@
+//! Connection tracking: sizes from `/proc/sys/net/netfilter`, statistics from
+//! `/proc/net/stat/nf_conntrack` or, where the kernel has no such file, over
+//! ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h, 5.10-6.18).
+
+use super::statistics::{self, Statistics};
+use super::sysctl;
+use crate::kernel::netlink::{be32_at, messages};
+use crate::kernel::{Error, Kernel, Malformed, Request, Result, Root};
+
+/// The table and its limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conntrack {
+    /// `nf_conntrack_count`: entries now.
+    pub entries: u64,
+    /// `nf_conntrack_max`: most entries.
+    pub limit: Option<u64>,
+    /// `nf_conntrack_buckets`: hash buckets.
+    pub buckets: Option<u64>,
+    /// Counters under the names of `/proc/net/stat/nf_conntrack`.
+    pub statistics: Option<Statistics>,
+}
+
+/// `enum ctattr_stats_cpu`, by the names of the file's columns.
+const ATTRIBUTES: [(u16, &str); 10] = [
+    (2, "found"),
+    (4, "invalid"),
+    (8, "insert"),
+    (9, "insert_failed"),
+    (10, "drop"),
+    (11, "early_drop"),
+    (12, "icmp_error"),
+    (13, "search_restart"),
+    (14, "clashres"),
+    // The counter is chaintoolong; the file calls its column chainlength (5.15).
+    (15, "chainlength"),
+];
+
+/// Parses IPCTNL_MSG_CT_GET_STATS_CPU replies, one a CPU, and sums them.
+///
+/// # Errors
+/// A message that is cut.
+pub fn parse_statistics(bytes: &[u8]) -> std::result::Result<Statistics, Malformed> {
+    let mut sums = ATTRIBUTES.map(|(_, name)| (name, 0u64));
+    for message in messages(bytes) {
+        // struct nfgenmsg is 4 bytes.
+        for attribute in message?.attributes(4) {
+            let known = ATTRIBUTES.iter().position(|(kind, _)| *kind == attribute.kind);
+            if let (Some(place), Some(value)) = (known, be32_at(attribute.value, 0)) {
+                sums[place].1 += u64::from(value);
+            }
+        }
+    }
+    Ok(Statistics::from(sums))
+}
+
+/// Reads all of it; what was read before a failure is returned with it.
+///
+/// # Errors
+/// Absent when the module is not loaded; failed when the statistics can be had
+/// only over netlink and the privilege for that is missing.
+pub fn read(kernel: &mut Kernel) -> (Option<Conntrack>, Result<()>) {
+    let path = "net/netfilter/nf_conntrack_count";
+    let entries = match sysctl::read_unsigned(kernel, path) {
+        Ok(Some([entries])) => entries,
+        Ok(None) => {
+            // The same error that the missing file gives, with its path.
+            let absent = kernel.read(Root::Proc, format!("sys/{path}")).map(drop);
+            return (None, absent);
+        }
+        Err(error) => return (None, Err(error)),
+    };
+    let mut conntrack = Conntrack { entries, ..Conntrack::default() };
+    let result = read_rest(kernel, &mut conntrack);
+    (Some(conntrack), result)
+}
+
+fn read_rest(kernel: &mut Kernel, conntrack: &mut Conntrack) -> Result<()> {
+    let mut first = Ok(());
+    let mut note = |result: Result<()>| {
+        if first.is_ok() {
+            first = result;
+        }
+    };
+    for (path, field) in [
+        ("net/netfilter/nf_conntrack_max", &mut conntrack.limit),
+        ("net/netfilter/nf_conntrack_buckets", &mut conntrack.buckets),
+    ] {
+        note(sysctl::read_unsigned(kernel, path).map(|value| *field = value.map(|[value]| value)));
+    }
+    let file = kernel.parse(Root::Proc, "net/stat/nf_conntrack", statistics::parse);
+    let statistics = match file {
+        Err(error) if error.is_absent() => kernel.ask(Request::ConntrackStatistics, parse_statistics),
+        other => other,
+    };
+    note(match statistics {
+        Ok(statistics) => {
+            conntrack.statistics = Some(statistics);
+            Ok(())
+        }
+        Err(error) if Error::is_absent(&error) => Ok(()),
+        Err(error) => Err(error),
+    });
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn netlink_statistics_are_summed_over_cpus() {
+        // Two messages: nlmsghdr, nfgenmsg, CTA_STATS_DROP (10) = 3.
+        let message = |value: u32| {
+            let mut bytes = Vec::new();
+            bytes.extend(28u32.to_ne_bytes());
+            bytes.extend([0; 12]);
+            bytes.extend([0; 4]);
+            bytes.extend(8u16.to_ne_bytes());
+            bytes.extend(10u16.to_ne_bytes());
+            bytes.extend(value.to_be_bytes());
+            bytes
+        };
+        let statistics = parse_statistics(&[message(3), message(4)].concat()).unwrap();
+        assert_eq!(statistics.get("drop"), Some(7));
+        assert_eq!(statistics.get("insert_failed"), Some(0));
+        assert!(parse_statistics(&message(1)[..20]).is_err());
+    }
+}

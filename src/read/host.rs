@@ -1,0 +1,99 @@
+//! What the host is: kernel release, memory, CPUs. Defaults and limits of the
+//! kernel are derived from these.
+
+use procfs::FromRead;
+
+use super::text::{columns, decimal, lines};
+use crate::kernel::{Kernel, Malformed, Result, Root};
+
+/// Facts about the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    /// `uname -r`
+    pub release: String,
+    /// `uname -n`
+    pub name: String,
+    /// `uname -m`; empty where procfs does not say (before 6.1).
+    pub machine: String,
+    /// Bytes of memory the kernel manages (`MemTotal`).
+    pub memory_total: u64,
+    /// Bytes that can be had without swapping (`MemAvailable`, 3.14).
+    pub memory_available: Option<u64>,
+    /// Pages that the zones keep back (`high` in `/proc/zoneinfo`).
+    pub watermark_pages: u64,
+    /// Buckets of the TCP established hash; shared tables show a negative
+    /// number (`tcp_ehash_entries`, 6.1).
+    pub established_hash: Option<u64>,
+}
+
+/// Parses `/proc/meminfo` into (MemTotal, MemAvailable), bytes.
+///
+/// # Errors
+/// What the parser of the `procfs` crate objects to.
+pub fn parse_memory(bytes: &[u8]) -> std::result::Result<(u64, Option<u64>), Malformed> {
+    let memory = procfs::Meminfo::from_read(bytes)
+        .map_err(|error| Malformed::new(1, "meminfo", "lines `Name: number kB`", error.to_string().as_bytes()))?;
+    Ok((memory.mem_total, memory.mem_available))
+}
+
+/// Parses `/proc/zoneinfo`: the sum of the `high` marks of DMA, DMA32 and
+/// Normal zones, pages (mm/page_alloc.c:nr_free_buffer_pages).
+pub fn parse_watermarks(bytes: &[u8]) -> u64 {
+    let mut counts = false;
+    let mut sum = 0u64;
+    for (_, line) in lines(bytes) {
+        let mut parts = columns(line);
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(b"Node"), Some(_), Some(b"zone"), Some(zone)) => {
+                counts = matches!(zone, b"DMA" | b"DMA32" | b"Normal");
+            }
+            (Some(b"high"), Some(pages), None, None) if counts => {
+                sum = sum.saturating_add(decimal(pages).unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+    sum
+}
+
+/// Reads what there is.
+///
+/// # Errors
+/// `meminfo` or the kernel's release cannot be read or understood.
+pub fn read(kernel: &mut Kernel) -> Result<Host> {
+    let text = |kernel: &mut Kernel, path: &str| {
+        kernel.parse(Root::Proc, format!("sys/kernel/{path}"), super::sysctl::parse_text)
+    };
+    let release = text(kernel, "osrelease")?;
+    let name = text(kernel, "hostname").unwrap_or_default();
+    let machine = text(kernel, "arch").unwrap_or_default();
+    let (memory_total, memory_available) = kernel.parse(Root::Proc, "meminfo", parse_memory)?;
+    let watermark_pages = kernel.read(Root::Proc, "zoneinfo").map(parse_watermarks).unwrap_or(0);
+    let one = |bytes: &[u8]| super::sysctl::parse_numbers(bytes, 1);
+    let established_hash = kernel
+        .parse(Root::Proc, "sys/net/ipv4/tcp_ehash_entries", one)
+        .ok()
+        .and_then(|numbers| numbers.first().map(|number| number.unsigned_abs()));
+    Ok(Host { release, name, machine, memory_total, memory_available, watermark_pages, established_hash })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watermarks_of_buffer_zones_are_summed() {
+        let text = b"Node 0, zone      DMA\n  pages free 1\n        high     79\nNode 0, zone   Normal\n\
+                     \x20       high     8976\n              high:  5\nNode 0, zone  Movable\n        high     32\n";
+        assert_eq!(parse_watermarks(text), 9055);
+        assert_eq!(parse_watermarks(b"\xff\nhigh\n"), 0);
+    }
+
+    #[test]
+    fn memory_is_in_bytes() {
+        assert_eq!(
+            parse_memory(b"MemTotal: 4 kB\nnot a line\n").unwrap_err().item,
+            "meminfo"
+        );
+    }
+}

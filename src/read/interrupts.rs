@@ -1,0 +1,131 @@
+//! `/proc/interrupts` (kernel/irq/proc.c:show_interrupts, 2.6-6.18), for the
+//! interrupts of network devices: which CPUs serve them.
+
+use super::softirqs::cpu_header;
+use super::text::{columns, decimal, expect_decimal, lines};
+use crate::kernel::{Kernel, Malformed, Result, Root};
+
+/// One numbered interrupt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Its number.
+    pub number: u32,
+    /// Times it was served, by CPU in the order of [`Interrupts::cpus`].
+    pub counts: Vec<u64>,
+    /// Names of the handlers, as the drivers gave them.
+    pub actions: String,
+}
+
+/// The whole file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interrupts {
+    /// CPUs that are online, in the order of the columns.
+    pub cpus: Vec<u32>,
+    /// Numbered interrupts; the architecture's own (NMI, LOC, …) are left out.
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// How the interrupts of a network device are told from others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The network device.
+    pub device: String,
+    /// Name of its device on the bus: `0000:01:00.0`, `virtio2`.
+    pub bus_name: Option<String>,
+    /// Message-signalled interrupts of that bus device, as sysfs lists them.
+    pub numbers: Vec<u32>,
+}
+
+impl Owner {
+    /// Whether `interrupt` serves this device. By number where sysfs lists it;
+    /// a virtio device shares its bus device's list with nobody but is named
+    /// after itself (`virtio2-input.0`); other drivers put the network
+    /// device's or the bus device's name into the action (`eth0-TxRx-0`,
+    /// `mlx5_comp0@pci:0000:01:00.0`).
+    pub fn owns(&self, interrupt: &Interrupt) -> bool {
+        self.numbers.contains(&interrupt.number)
+            || names(&interrupt.actions, &self.device)
+            || self.bus_name.as_ref().is_some_and(|name| names(&interrupt.actions, name))
+    }
+}
+
+/// Whether `name` stands in `actions` as a word: `eth1` is not in `eth10-rx`.
+fn names(actions: &str, name: &str) -> bool {
+    let part_of_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    actions.match_indices(name).any(|(start, _)| {
+        let before = actions[..start].chars().next_back();
+        let after = actions[start + name.len()..].chars().next();
+        !before.is_some_and(part_of_word) && !after.is_some_and(part_of_word)
+    })
+}
+
+/// Parses the file.
+///
+/// # Errors
+/// No header of CPUs, or a numbered line with less columns than CPUs.
+pub fn parse(bytes: &[u8]) -> std::result::Result<Interrupts, Malformed> {
+    let mut rest = lines(bytes);
+    let header = rest.next().map(|(_, line)| line).unwrap_or_default();
+    let cpus = cpu_header(1, header)?.collect::<std::result::Result<Vec<_>, _>>()?;
+    let mut interrupts = Vec::new();
+    for (line_number, line) in rest {
+        let mut parts = columns(line);
+        let number = parts.next().and_then(|column| column.strip_suffix(b":")).and_then(decimal);
+        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else { continue };
+        let mut counts = Vec::with_capacity(cpus.len());
+        for cpu in &cpus {
+            let item = format!("CPU{cpu}");
+            counts.push(expect_decimal(line_number, &item, parts.next().unwrap_or_default())?);
+        }
+        let words: Vec<_> = parts.map(String::from_utf8_lossy).collect();
+        interrupts.push(Interrupt { number, counts, actions: words.join(" ") });
+    }
+    Ok(Interrupts { cpus, interrupts })
+}
+
+/// `/proc/interrupts`
+pub fn read(kernel: &mut Kernel) -> Result<Interrupts> {
+    kernel.parse(Root::Proc, "interrupts", parse)
+}
+
+/// What sysfs knows of the interrupts of a network device; `None` for a device
+/// without hardware behind it.
+pub fn read_owner(kernel: &Kernel, device: &str) -> Option<Owner> {
+    let roots = kernel.roots();
+    let base = format!("class/net/{device}/device");
+    let bus_name = roots.link_name(Root::Sys, &base).ok()?;
+    let listed = roots.list(Root::Sys, format!("{base}/msi_irqs")).unwrap_or_default();
+    let numbers = listed.iter().filter_map(|number| number.parse().ok()).collect();
+    Some(Owner { device: device.to_owned(), bus_name: Some(bus_name), numbers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architecture_lines_are_left_out() {
+        let text = b"      CPU0 CPU1\n 24: 1 2 PCI-MSI 5-edge eth0-rx-0\nNMI: 0 0 Non-maskable\nERR: 0\n";
+        let parsed = parse(text).unwrap();
+        assert_eq!(parsed.cpus, [0, 1]);
+        assert_eq!(parsed.interrupts.len(), 1);
+        assert_eq!(parsed.interrupts[0].counts, [1, 2]);
+        assert_eq!(parsed.interrupts[0].actions, "PCI-MSI 5-edge eth0-rx-0");
+    }
+
+    #[test]
+    fn owners_are_told_by_number_or_by_name() {
+        let interrupt = |number, actions: &str| Interrupt { number, counts: vec![], actions: actions.into() };
+        let owner = Owner { device: "eth1".into(), bus_name: Some("virtio1".into()), numbers: vec![7] };
+        assert!(owner.owns(&interrupt(7, "")));
+        assert!(owner.owns(&interrupt(8, "PCI-MSI eth1-TxRx-0")));
+        assert!(owner.owns(&interrupt(8, "PCI-MSIX virtio1-input.0")));
+        assert!(!owner.owns(&interrupt(8, "PCI-MSIX virtio10-input.0, eth10")));
+    }
+
+    #[test]
+    fn errors_say_where() {
+        assert_eq!(parse(b"").unwrap_err().item, "header");
+        assert_eq!(parse(b"CPU0 CPU1\n1: 5\n").unwrap_err().item, "CPU1");
+    }
+}

@@ -1,0 +1,118 @@
+//! The page for people.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+
+use super::answer::{Answer, with_body};
+use super::{App, scrape};
+use crate::collect::{SOURCES, Selection};
+use crate::model::Report;
+
+const TEMPLATE: &str = include_str!("page.html");
+
+/// A person does not wait longer for the table than this.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) async fn answer(app: &App) -> Answer {
+    let snapshot = scrape::within(app, Selection::all(), PATIENCE.min(app.limits.scrape)).await;
+    let mut notices = Vec::new();
+    let reports = match &snapshot {
+        Ok(snapshot) => &snapshot.reports[..],
+        Err(problem) => {
+            notices.push(format!("The sources could not be read: {problem}."));
+            &[]
+        }
+    };
+    if !app.reload.successful() {
+        notices
+            .push("The last reload failed; the configuration before it is in use. See the log.".to_owned());
+    }
+    let page = render(&app.telemetry_path, &notices, reports);
+    with_body(StatusCode::OK, "text/html; charset=utf-8", page.into())
+}
+
+fn render(telemetry_path: &str, notices: &[String], reports: &[Report]) -> String {
+    let notice: String = notices
+        .iter()
+        .map(|notice| format!("<p class=\"notice\">{}</p>\n", escape(notice)))
+        .collect();
+    let rows: String = reports.iter().map(row).collect();
+    // What comes from outside is filled in last, so that it is not searched.
+    TEMPLATE
+        .replace("{version}", env!("CARGO_PKG_VERSION"))
+        .replace("{revision}", &escape(crate::cli::REVISION))
+        .replace("{telemetry_path}", &escape(telemetry_path))
+        .replace("{notice}", &notice)
+        .replace("{rows}", &rows)
+}
+
+fn row(report: &Report) -> String {
+    let help = SOURCES
+        .iter()
+        .find(|source| source.name == report.source)
+        .map_or("", |source| source.help);
+    let outcome = report.outcome.name();
+    let milliseconds = report.duration.as_secs_f64() * 1e3;
+    format!(
+        "<tr><td><code>{}</code></td><td>{}</td><td class=\"{outcome}\">{outcome}</td><td>{}</td>\
+         <td class=\"time\">{milliseconds:.2} ms</td></tr>\n",
+        escape(report.source),
+        escape(help),
+        escape(report.outcome.detail()),
+    )
+}
+
+/// Text as it may stand in an element or a quoted attribute.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Outcome;
+
+    #[test]
+    fn what_the_host_says_is_escaped() {
+        let outcome = Outcome::Failed(r#"<script>alert("1")</script> & 'x'"#.to_owned());
+        let report = Report {
+            source: "netstat",
+            outcome,
+            duration: Duration::from_micros(1234),
+        };
+        let page = render("/metrics", &["a < b".to_owned()], &[report]);
+        assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;"));
+        assert!(!page.contains("<script"));
+        assert!(page.contains("<p class=\"notice\">a &lt; b</p>"));
+        assert!(page.contains("<td class=\"failed\">failed</td>"));
+        assert!(page.contains("1.23 ms"));
+        assert!(page.contains("href=\"/metrics\""));
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere_and_leaves_no_placeholder() {
+        let page = render("/metrics", &[], &[]);
+        assert!(!page.contains("//") && !page.contains("src="), "{page}");
+        for placeholder in [
+            "{version}",
+            "{revision}",
+            "{telemetry_path}",
+            "{notice}",
+            "{rows}",
+        ] {
+            assert!(!page.contains(placeholder));
+        }
+    }
+}

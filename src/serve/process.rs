@@ -1,0 +1,198 @@
+//! The `serve` command: the process around the server, with its log, sockets,
+//! signals and service manager.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use listenfd::ListenFd;
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{debug, error, info};
+
+use super::{App, Limits, ListenAddress, Listeners, run};
+use crate::cli::{LogFormat, REVISION, ServeArgs};
+use crate::collect::{Collector, Selection};
+use crate::config::{Config, ReloadState};
+use crate::kernel::{self, Kernel, Root};
+
+/// Why the exporter did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address cannot be listened on.
+    #[error("--web.listen-address={address}: {source}")]
+    Listen {
+        /// The address.
+        address: ListenAddress,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The sockets that systemd passed are of no use.
+    #[error("--web.systemd-socket: {0}")]
+    Inherit(io::Error),
+    /// There is no procfs where it should be.
+    #[error("--path.procfs: {0}")]
+    Procfs(kernel::Error),
+    /// The recording is incomplete.
+    #[error("--path.recorded: {0}")]
+    Recorded(kernel::Error),
+    /// The system refused something that every process needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it answered.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
+/// Runs the exporter until SIGTERM or SIGINT.
+///
+/// # Errors
+/// It could not be started. Once it runs, nothing ends it but a signal.
+pub fn start(config: Config) -> Result<(), Error> {
+    start_log(&config.args);
+    // Takes variables out of the environment, so before there are threads.
+    let passed = ListenFd::from_env();
+    let mut kernel = open_kernel(&config.args)?;
+    let release = release(&mut kernel);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::system("cannot start the event loop"))?;
+    runtime.block_on(async {
+        let listeners = listen(&config.args, passed).await?;
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            revision = REVISION,
+            kernel = release,
+            addresses = listeners.addresses().join(" "),
+            "listening"
+        );
+        let stop = stop_signal().map_err(Error::system("cannot receive signals"))?;
+        let reload = signal(SignalKind::hangup()).map_err(Error::system("cannot receive signals"))?;
+        let collector = Collector::start(kernel, config.settings.clone())
+            .map_err(Error::system("cannot start the collecting thread"))?;
+        let state = Arc::new(ReloadState::started());
+        let limits = Limits {
+            connections: config.args.max_connections,
+            ..Limits::default()
+        };
+        let app = App::new(
+            collector.clone(),
+            config.args.telemetry_path.clone(),
+            limits,
+            state.clone(),
+        );
+        let app = Arc::new(app);
+        tokio::spawn(first_collection(app.clone()));
+        tokio::spawn(reload_on(reload, config, collector, state));
+        run(listeners, app, async {
+            stop.await;
+            info!("stopping");
+            notify(&[NotifyState::Stopping]);
+        })
+        .await;
+        Ok(())
+    })
+}
+
+fn start_log(args: &ServeArgs) {
+    // Without a place to write to there is nobody to tell that either.
+    let log = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(args.log_level)
+        .with_target(false)
+        .with_ansi(false)
+        .log_internal_errors(false);
+    match args.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+}
+
+fn open_kernel(args: &ServeArgs) -> Result<Kernel, Error> {
+    args.roots.list(Root::Proc, "net").map_err(Error::Procfs)?;
+    match &args.recorded {
+        Some(directory) => Kernel::recorded(args.roots.clone(), directory).map_err(Error::Recorded),
+        None => Ok(Kernel::live(args.roots.clone())),
+    }
+}
+
+fn release(kernel: &mut Kernel) -> String {
+    match kernel.read(Root::Proc, "sys/kernel/osrelease") {
+        Ok(bytes) => String::from_utf8_lossy(bytes.trim_ascii()).into_owned(),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
+async fn listen(args: &ServeArgs, passed: ListenFd) -> Result<Listeners, Error> {
+    if args.systemd_socket {
+        return Listeners::inherit(passed).map_err(Error::Inherit);
+    }
+    let mut listeners = Listeners::default();
+    for address in &args.listen_addresses {
+        let bound = listeners.bind(address).await;
+        bound.map_err(|source| Error::Listen {
+            address: address.clone(),
+            source,
+        })?;
+    }
+    Ok(listeners)
+}
+
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+async fn first_collection(app: Arc<App>) {
+    let snapshot = app.collector.snapshot(Selection::all()).await;
+    for report in &snapshot.reports {
+        let (outcome, detail) = (report.outcome.name(), report.outcome.detail());
+        debug!(source = report.source, outcome, detail, "first collection");
+    }
+    app.set_ready();
+    info!("ready");
+    notify(&[NotifyState::Ready]);
+}
+
+async fn reload_on(mut signal: Signal, config: Config, collector: Collector, state: Arc<ReloadState>) {
+    while signal.recv().await.is_some() {
+        // systemd.service(5), Type=notify-reload: the time goes with the notice.
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(error) => debug!("no monotonic clock for systemd: {error}"),
+        }
+        match config.reload() {
+            Ok(settings) => {
+                collector.apply(settings);
+                state.record(true);
+                info!("configuration reloaded");
+            }
+            Err(problem) => {
+                state.record(false);
+                error!("configuration not reloaded, the one before stays in use: {problem}");
+            }
+        }
+        notify(&[NotifyState::Ready]);
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        debug!("cannot notify systemd: {error}");
+    }
+}
