@@ -1,5 +1,6 @@
 //! Flags and environment variables: what the user typed, not yet what it means.
 
+mod address;
 mod flags;
 mod interval;
 
@@ -13,10 +14,10 @@ use tracing::level_filters::LevelFilter;
 
 use crate::collect::{DeviceFilter, SOURCES};
 use crate::kernel::Roots;
-use crate::serve::ListenAddress;
 
 use flags::Flags;
 
+pub use address::ListenAddress;
 pub(crate) use flags::regex;
 
 /// Revision of the source that this program was built from.

@@ -103,7 +103,10 @@ pub struct Collector {
 
 #[derive(Debug)]
 enum Request {
-    Read { wanted: Selection, reply: oneshot::Sender<Arc<Snapshot>> },
+    Read {
+        wanted: Selection,
+        reply: oneshot::Sender<Arc<Snapshot>>,
+    },
     Apply(Settings),
 }
 
@@ -119,7 +122,9 @@ impl Collector {
             retransmit_ratio: RetransmitRatio::default(),
             outcomes: vec![None; SOURCES.len()],
         };
-        std::thread::Builder::new().name("collector".into()).spawn(move || reader.run(&inbox))?;
+        std::thread::Builder::new()
+            .name("collector".into())
+            .spawn(move || reader.run(&inbox))?;
         Ok(Self { requests, reading })
     }
 
@@ -191,21 +196,37 @@ impl Reader {
 
     fn tick(&mut self) {
         let wanted = index_of("snmp").is_some_and(|snmp| self.settings.enabled.contains(snmp));
-        let counters = wanted.then(|| counters::read_snmp(&mut self.kernel).ok()).flatten();
+        let counters = wanted
+            .then(|| counters::read_snmp(&mut self.kernel).ok())
+            .flatten();
         let of_tcp = counters.as_ref().and_then(|counters| {
-            Some((counters.get("Tcp", "OutSegs")?, counters.get("Tcp", "RetransSegs")?))
+            Some((
+                counters.get("Tcp", "OutSegs")?,
+                counters.get("Tcp", "RetransSegs")?,
+            ))
         });
         self.retransmit_ratio.tick(of_tcp);
     }
 
     fn collect(&mut self, wanted: Selection) -> Snapshot {
         let wanted = wanted.and(self.settings.enabled);
-        let mut snapshot = Snapshot { netstat_all: self.settings.netstat_all, ..Snapshot::default() };
-        for (index, source) in SOURCES.iter().enumerate().filter(|(index, _)| wanted.contains(*index)) {
+        let mut snapshot = Snapshot {
+            netstat_all: self.settings.netstat_all,
+            ..Snapshot::default()
+        };
+        for (index, source) in SOURCES
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| wanted.contains(*index))
+        {
             self.reading.store(index + 1, Ordering::Relaxed);
             let started = Instant::now();
             let outcome = self.read(source, &mut snapshot);
-            let report = Report { source: source.name, outcome, duration: started.elapsed() };
+            let report = Report {
+                source: source.name,
+                outcome,
+                duration: started.elapsed(),
+            };
             self.log_change(index, &report);
             snapshot.reports.push(report);
         }
@@ -227,7 +248,9 @@ impl Reader {
     }
 
     fn log_change(&mut self, index: usize, report: &Report) {
-        let (Some(last), outcome) = (self.outcomes.get_mut(index), &report.outcome) else { return };
+        let (Some(last), outcome) = (self.outcomes.get_mut(index), &report.outcome) else {
+            return;
+        };
         if last.replace(outcome.name()) == Some(outcome.name()) {
             return;
         }
@@ -261,7 +284,10 @@ mod tests {
         let two = Selection::named(["snmp", "sysctl"]).unwrap();
         assert_eq!(two.without("sysctl"), Selection::named(["snmp"]).unwrap());
         assert_eq!(Selection::named(["snmp", "nosuch"]).unwrap_err(), "nosuch");
-        assert_eq!(Selection::named(SOURCES.iter().map(|source| source.name)).unwrap(), Selection::all());
+        assert_eq!(
+            Selection::named(SOURCES.iter().map(|source| source.name)).unwrap(),
+            Selection::all()
+        );
     }
 
     #[test]

@@ -22,12 +22,12 @@
 //! - [`collect`], [`config`], [`cli`] see several layers: the table of sources,
 //!   the checked configuration, the flags.
 
+pub mod catalogue;
 pub mod cli;
 pub mod collect;
 pub mod config;
 pub mod kernel;
 pub mod metrics;
-pub mod catalogue;
 pub mod model;
 pub mod read;
 pub mod render;

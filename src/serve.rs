@@ -29,7 +29,7 @@ use crate::config::ReloadState;
 
 use connection::Notice;
 
-pub use listen::{ListenAddress, Listeners};
+pub use listen::Listeners;
 pub use process::{Error, start};
 
 /// Bounds on what a client can hold or wait for.

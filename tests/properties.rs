@@ -4,6 +4,7 @@ use nettune::kernel::Malformed;
 use nettune::read::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 
 /// A parser whose result does not matter.
 type Parser = fn(&[u8]) -> Result<(), Malformed>;
@@ -13,7 +14,9 @@ const PARSERS: &[(&str, Parser)] = &[
     ("counters lines", |bytes| counters::parse_lines(bytes).map(drop)),
     ("sockstat", |bytes| sockstat::parse(bytes).map(drop)),
     ("softnet", |bytes| softnet::parse(bytes, None).map(drop)),
-    ("softnet with CPUs", |bytes| softnet::parse(bytes, Some(&[0, 2])).map(drop)),
+    ("softnet with CPUs", |bytes| {
+        softnet::parse(bytes, Some(&[0, 2])).map(drop)
+    }),
     ("softirqs", |bytes| softirqs::parse(bytes).map(drop)),
     ("cpu", |bytes| cpu::parse(bytes).map(drop)),
     ("interrupts", |bytes| interrupts::parse(bytes).map(drop)),
@@ -28,7 +31,9 @@ const PARSERS: &[(&str, Parser)] = &[
         process::parse_boot_time(bytes);
         Ok(())
     }),
-    ("sysctl numbers", |bytes| sysctl::parse_numbers(bytes, 3).map(drop)),
+    ("sysctl numbers", |bytes| {
+        sysctl::parse_numbers(bytes, 3).map(drop)
+    }),
     ("sysctl text", |bytes| sysctl::parse_text(bytes).map(drop)),
     ("steering mask", |bytes| steering::parse_mask(bytes).map(drop)),
     ("steering count", |bytes| steering::parse_count(bytes).map(drop)),
@@ -47,7 +52,9 @@ const PARSERS: &[(&str, Parser)] = &[
     ("routes", |bytes| addresses::parse_routes(bytes).map(drop)),
     ("rings", |bytes| nic::parse_rings(bytes).map(drop)),
     ("channels", |bytes| nic::parse_channels(bytes).map(drop)),
-    ("conntrack statistics", |bytes| conntrack::parse_statistics(bytes).map(drop)),
+    ("conntrack statistics", |bytes| {
+        conntrack::parse_statistics(bytes).map(drop)
+    }),
 ];
 
 /// What a capture of this project holds for each parser, to be garbled.
@@ -97,22 +104,26 @@ fn netlink_like() -> impl Strategy<Value = Vec<u8>> {
         bytes
     });
     let header = prop_oneof![Just(0usize), Just(4), Just(8), Just(12), Just(16), Just(20)];
-    let message = (header, vec(any::<u8>(), 20), vec(attribute, 0..6)).prop_map(|(size, header, attributes)| {
-        let payload = [&header[..size], &attributes.concat()[..]].concat();
-        let mut bytes = Vec::new();
-        bytes.extend(((payload.len() + 16) as u32).to_ne_bytes());
-        bytes.extend([16, 0, 2, 0]);
-        bytes.extend([0; 8]);
-        bytes.extend(payload);
-        bytes
-    });
+    let message =
+        (header, vec(any::<u8>(), 20), vec(attribute, 0..6)).prop_map(|(size, header, attributes)| {
+            let payload = [&header[..size], &attributes.concat()[..]].concat();
+            let mut bytes = Vec::new();
+            bytes.extend(((payload.len() + 16) as u32).to_ne_bytes());
+            bytes.extend([16, 0, 2, 0]);
+            bytes.extend([0; 8]);
+            bytes.extend(payload);
+            bytes
+        });
     vec(message, 0..5).prop_map(|messages| messages.concat())
 }
 
 fn all_survive(bytes: &[u8]) {
     for (name, parse) in PARSERS {
         if let Err(error) = parse(bytes) {
-            assert!(error.line > 0 && !error.item.is_empty() && !error.expected.is_empty(), "{name}: {error}");
+            assert!(
+                error.line > 0 && !error.item.is_empty() && !error.expected.is_empty(),
+                "{name}: {error}"
+            );
         }
     }
 }
@@ -154,7 +165,11 @@ proptest! {
 fn garbled_captures() {
     let seeds = seeds();
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let edits = (any::<prop::sample::Index>(), vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), any::<bool>());
+    let edits = (
+        any::<prop::sample::Index>(),
+        vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        any::<bool>(),
+    );
     for _ in 0..1500 {
         let (which, edits, cut) = edits.new_tree(&mut runner).unwrap().current();
         let mut bytes = which.get(&seeds).clone();

@@ -9,9 +9,8 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use regex::Regex;
 use tracing::level_filters::LevelFilter;
 
-use super::{LogFormat, interval};
+use super::{ListenAddress, LogFormat, interval};
 use crate::collect::SOURCES;
-use crate::serve::ListenAddress;
 
 pub(super) const AFTER_HELP: &str = "\
 Every flag of the exporter is an environment variable too: NETTUNE_ and the \
@@ -30,7 +29,9 @@ pub(super) fn serve() -> Vec<Arg> {
 
 fn web() -> Vec<Arg> {
     let args = vec![
-        value("web.listen-address", "ADDRESS")
+        Arg::new("web.listen-address")
+            .long("web.listen-address")
+            .value_name("ADDRESS")
             .action(ArgAction::Append)
             .value_delimiter(',')
             .value_parser(str::parse::<ListenAddress>)
@@ -76,8 +77,8 @@ fn sources() -> Vec<Arg> {
             format!("collector.{}", source.name),
             format!("no-collector.{}", source.name),
         );
-        args.push(switch(on.clone()).overrides_with(off.clone()).help(source.help));
-        args.push(switch(off).overrides_with(on).hide(true));
+        args.push(switch(on).help(source.help));
+        args.push(switch(off).hide(true));
     }
     args.extend([
         switch("collector.netstat.all").help("Export every counter of netstat and snmp, not only the curated ones"),
@@ -122,6 +123,7 @@ fn process() -> Vec<Arg> {
     args.into_iter().map(|arg| arg.help_heading("Process")).collect()
 }
 
+/// Given twice, the later one wins, so that a unit's drop-in can append.
 fn value(name: &'static str, value_name: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
@@ -219,13 +221,17 @@ impl<'a> Flags<'a> {
     /// Whether a source was switched on or off; `None` when nothing was said.
     pub(super) fn switch(&self, source: &str) -> Option<bool> {
         let (on, off) = (format!("collector.{source}"), format!("no-collector.{source}"));
-        let typed = |name: &str| self.typed(name).last();
-        // Within one level clap keeps only the later one of a pair.
-        match (typed(&on), typed(&off)) {
-            (Some(on), Some(_)) => return Some(self.below.is_some_and(|below| std::ptr::eq(on, below))),
-            (Some(_), None) => return Some(true),
-            (None, Some(_)) => return Some(false),
-            (None, None) => {}
+        let typed = [(&on, true), (&off, false)]
+            .into_iter()
+            .flat_map(|(name, value)| {
+                self.typed(name).map(move |matches| {
+                    // Those below stand after the command's name.
+                    let below = self.below.is_some_and(|below| std::ptr::eq(below, matches));
+                    ((below, matches.index_of(name)), value)
+                })
+            });
+        if let Some((_, value)) = typed.max() {
+            return Some(value);
         }
         let environment = |name: &str| {
             (self.root.value_source(name) == Some(ValueSource::EnvVariable)).then(|| self.root.get_flag(name))

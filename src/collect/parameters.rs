@@ -10,7 +10,11 @@ use crate::read::sysctl;
 /// Every parameter that this kernel has in this namespace. A key that is absent
 /// is left out; one that cannot be read or understood is left out as well, and
 /// the first such is the error.
-pub(super) fn read(kernel: &mut Kernel, settings: &Settings, facts: Option<&Facts>) -> (Vec<State>, Result<()>) {
+pub(super) fn read(
+    kernel: &mut Kernel,
+    settings: &Settings,
+    facts: Option<&Facts>,
+) -> (Vec<State>, Result<()>) {
     let mut states = Vec::with_capacity(CATALOGUE.parameters.len());
     let mut result = Ok(());
     let interfaces = match sysctl::interfaces(kernel) {
@@ -32,7 +36,10 @@ pub(super) fn read(kernel: &mut Kernel, settings: &Settings, facts: Option<&Fact
     for parameter in &CATALOGUE.parameters {
         let Some(path) = parameter.path() else { continue };
         if path.contains('*') {
-            for interface in ["all", "default"].into_iter().chain(interfaces.iter().map(String::as_str)) {
+            for interface in ["all", "default"]
+                .into_iter()
+                .chain(interfaces.iter().map(String::as_str))
+            {
                 let name = interface_name(&parameter.name, interface);
                 read(parameter, &path.replace('*', interface), name);
             }

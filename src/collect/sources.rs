@@ -24,25 +24,101 @@ pub struct Source {
 /// Every source, in the order in which they are read and shown. `host` is
 /// first: others derive limits and defaults from it.
 pub const SOURCES: &[Source] = &[
-    Source { name: "host", help: "kernel release, memory and CPUs", read: read_host },
-    Source { name: "snmp", help: "/proc/net/snmp: IP, ICMP, TCP and UDP counters", read: read_snmp },
-    Source { name: "snmp6", help: "/proc/net/snmp6: the same for IPv6", read: read_snmp6 },
-    Source { name: "netstat", help: "/proc/net/netstat: extended TCP and IP counters", read: read_netstat },
-    Source { name: "sockstat", help: "sockets and socket memory beside their limits", read: read_sockstat },
-    Source { name: "sockstat6", help: "/proc/net/sockstat6: IPv6 sockets", read: read_sockstat6 },
-    Source { name: "softnet", help: "/proc/net/softnet_stat: the receive path of each CPU", read: read_softnet },
-    Source { name: "netdev", help: "network devices: counters by cause, speed, queues", read: read_netdev },
-    Source { name: "qdisc", help: "queueing disciplines: kinds, drops, backlog", read: read_qdisc },
-    Source { name: "ethtool", help: "NIC rings, channels and drivers' loss counters", read: read_ethtool },
-    Source { name: "softirqs", help: "/proc/softirqs: network softirqs of each CPU", read: read_softirqs },
-    Source { name: "cpu", help: "/proc/stat: idle, softirq and stolen time of each CPU", read: read_cpu },
-    Source { name: "interrupts", help: "/proc/interrupts: which CPUs serve which NIC", read: read_interrupts },
-    Source { name: "steering", help: "RPS, RFS and XPS of each queue", read: read_steering },
-    Source { name: "conntrack", help: "connection tracking table and statistics", read: read_conntrack },
-    Source { name: "neighbour", help: "neighbour tables beside their limits", read: read_neighbour },
-    Source { name: "route", help: "addresses and routes of each device", read: read_route },
-    Source { name: "sysctl", help: "every parameter of the catalogue", read: read_sysctl },
-    Source { name: "process", help: "the exporter's own process", read: read_process },
+    Source {
+        name: "host",
+        help: "kernel release, memory and CPUs",
+        read: read_host,
+    },
+    Source {
+        name: "snmp",
+        help: "/proc/net/snmp: IP, ICMP, TCP and UDP counters",
+        read: read_snmp,
+    },
+    Source {
+        name: "snmp6",
+        help: "/proc/net/snmp6: the same for IPv6",
+        read: read_snmp6,
+    },
+    Source {
+        name: "netstat",
+        help: "/proc/net/netstat: extended TCP and IP counters",
+        read: read_netstat,
+    },
+    Source {
+        name: "sockstat",
+        help: "sockets and socket memory beside their limits",
+        read: read_sockstat,
+    },
+    Source {
+        name: "sockstat6",
+        help: "/proc/net/sockstat6: IPv6 sockets",
+        read: read_sockstat6,
+    },
+    Source {
+        name: "softnet",
+        help: "/proc/net/softnet_stat: the receive path of each CPU",
+        read: read_softnet,
+    },
+    Source {
+        name: "netdev",
+        help: "network devices: counters by cause, speed, queues",
+        read: read_netdev,
+    },
+    Source {
+        name: "qdisc",
+        help: "queueing disciplines: kinds, drops, backlog",
+        read: read_qdisc,
+    },
+    Source {
+        name: "ethtool",
+        help: "NIC rings, channels and drivers' loss counters",
+        read: read_ethtool,
+    },
+    Source {
+        name: "softirqs",
+        help: "/proc/softirqs: network softirqs of each CPU",
+        read: read_softirqs,
+    },
+    Source {
+        name: "cpu",
+        help: "/proc/stat: idle, softirq and stolen time of each CPU",
+        read: read_cpu,
+    },
+    Source {
+        name: "interrupts",
+        help: "/proc/interrupts: which CPUs serve which NIC",
+        read: read_interrupts,
+    },
+    Source {
+        name: "steering",
+        help: "RPS, RFS and XPS of each queue",
+        read: read_steering,
+    },
+    Source {
+        name: "conntrack",
+        help: "connection tracking table and statistics",
+        read: read_conntrack,
+    },
+    Source {
+        name: "neighbour",
+        help: "neighbour tables beside their limits",
+        read: read_neighbour,
+    },
+    Source {
+        name: "route",
+        help: "addresses and routes of each device",
+        read: read_route,
+    },
+    Source {
+        name: "sysctl",
+        help: "every parameter of the catalogue",
+        read: read_sysctl,
+    },
+    Source {
+        name: "process",
+        help: "the exporter's own process",
+        read: read_process,
+    },
 ];
 
 fn read_host(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
@@ -95,10 +171,15 @@ fn read_netdev(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot
 }
 
 /// Names of devices: from the devices already read, or asked for now when that
-/// source is off or failed.
+/// source is off or failed. Netlink comes first: sysfs may be mounted for
+/// another network namespace.
 fn names<'a>(kernel: &mut Kernel, snapshot: &'a mut Snapshot) -> Result<&'a Names> {
     if snapshot.names.is_none() {
-        snapshot.names = Some(Names::new(&links::read(kernel)?));
+        let names = match links::read(kernel) {
+            Ok(links) => Names::new(&links),
+            Err(_) => Names::from_pairs(links::read_indices(kernel)?),
+        };
+        snapshot.names = Some(names);
     }
     Ok(snapshot.names.get_or_insert_default())
 }
@@ -111,29 +192,39 @@ fn read_qdisc(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot)
     Ok(())
 }
 
+/// Rings and channels come over ethtool netlink (5.6), the drivers' counters by
+/// an older way; the source is absent when there is none of them.
 fn read_ethtool(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
-    let rings = nic::read_rings(kernel);
-    let channels = nic::read_channels(kernel);
+    let mut found = Nic::default();
     let mut result = Ok(());
-    let found = snapshot.nic.insert(Nic::default());
-    for (settings_of, all) in [(&mut found.rings, rings), (&mut found.channels, channels)] {
-        match all {
-            Ok(mut all) => {
-                all.retain(|one| settings.devices.keeps(&one.device));
-                *settings_of = all;
-            }
-            Err(error) => result = Err(error),
+    let mut keep = |all: Result<Vec<nic::Settings>>| match all {
+        Ok(mut all) => {
+            all.retain(|one| settings.devices.keeps(&one.device));
+            all
         }
-    }
-    // Devices that have rings are those with a driver worth asking.
-    let devices: Vec<String> = found.rings.iter().map(|rings| rings.device.clone()).collect();
-    for device in devices {
+        Err(error) => {
+            result = Err(error);
+            Vec::new()
+        }
+    };
+    found.rings = keep(nic::read_rings(kernel));
+    found.channels = keep(nic::read_channels(kernel));
+    for device in devices(kernel, settings).unwrap_or_default() {
+        if interrupts::read_owner(kernel, &device).is_none() {
+            continue;
+        }
         match nic::read_driver_counters(kernel, &device) {
+            Ok(counters) if counters.is_empty() => {}
             Ok(counters) => found.driver_counters.push((device, counters)),
             Err(error) => result = Err(error),
         }
     }
-    result
+    let any = !found.driver_counters.is_empty();
+    snapshot.nic = Some(found);
+    match result {
+        Err(error) if error.is_absent() && any => Ok(()),
+        result => result,
+    }
 }
 
 fn read_softirqs(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
@@ -148,7 +239,10 @@ fn read_cpu(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Resul
 
 fn read_interrupts(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
     let devices = devices(kernel, settings)?;
-    let owners: Vec<_> = devices.iter().filter_map(|device| interrupts::read_owner(kernel, device)).collect();
+    let owners: Vec<_> = devices
+        .iter()
+        .filter_map(|device| interrupts::read_owner(kernel, device))
+        .collect();
     let found = interrupts::read(kernel)?;
     snapshot.interrupts = Some(group_interrupts(&found, &owners));
     Ok(())
@@ -203,7 +297,9 @@ fn read_route(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot)
 fn read_sysctl(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
     let facts = match &snapshot.facts {
         Some(facts) => Some(facts.clone()),
-        None => host::read(kernel).ok().map(|host| Facts::new(host, kernel.constants())),
+        None => host::read(kernel)
+            .ok()
+            .map(|host| Facts::new(host, kernel.constants())),
     };
     let (states, result) = parameters::read(kernel, settings, facts.as_ref());
     snapshot.parameters = Some(states);

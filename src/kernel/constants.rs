@@ -61,14 +61,27 @@ mod tests {
     #[test]
     fn live_values_are_plausible() {
         let live = Constants::live();
-        assert!(live.page_size.is_power_of_two() && live.page_size >= 4096, "{live:?}");
+        assert!(
+            live.page_size.is_power_of_two() && live.page_size >= 4096,
+            "{live:?}"
+        );
         assert!([100, 250, 300, 1000].contains(&live.hz), "{live:?}");
     }
 
     #[test]
     fn recorded_values_are_checked() {
         let parsed = parse(b"page_size 65536\nclock_ticks 100\nhz 250\n").unwrap();
-        assert_eq!(parsed, Constants { page_size: 65536, clock_ticks: 100, hz: 250 });
-        assert_eq!(parse(b"page_size 0\nclock_ticks 100\nhz 250\n").unwrap_err().item, "page_size");
+        assert_eq!(
+            parsed,
+            Constants {
+                page_size: 65536,
+                clock_ticks: 100,
+                hz: 250
+            }
+        );
+        assert_eq!(
+            parse(b"page_size 0\nclock_ticks 100\nhz 250\n").unwrap_err().item,
+            "page_size"
+        );
     }
 }

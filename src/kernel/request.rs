@@ -76,9 +76,7 @@ pub(super) fn zeroed(request: Request) -> Option<(u16, usize)> {
         Request::Neighbours => Some((RTM_GETNEIGH, 12)),
         Request::Addresses => Some((RTM_GETADDR, 8)),
         Request::Routes => Some((RTM_GETROUTE, 12)),
-        Request::ConntrackStatistics => {
-            Some((NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS_CPU, 4))
-        }
+        Request::ConntrackStatistics => Some((NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS_CPU, 4)),
         Request::Rings | Request::Channels => None,
     }
 }

@@ -23,8 +23,11 @@ const MEMORY_PRESSURE_TIME: Metric = counter(
     &[],
     "Time under TCP memory pressure (TcpExtTCPMemoryPressuresChrono, milliseconds made seconds).",
 );
-const ESTABLISHED: Metric =
-    gauge("nettune_tcp_established", &[], "Connections in ESTABLISHED or CLOSE_WAIT (TcpCurrEstab).");
+const ESTABLISHED: Metric = gauge(
+    "nettune_tcp_established",
+    &[],
+    "Connections in ESTABLISHED or CLOSE_WAIT (TcpCurrEstab).",
+);
 const NETSTAT: Metric = counter(
     "nettune_netstat_total",
     &["group", "name"],
@@ -59,7 +62,10 @@ macro_rules! both {
 /// One counter without labels.
 macro_rules! one {
     ($name:literal, $help:literal, $group:literal $kernel:literal) => {
-        Curated { metric: counter($name, &[], $help), from: &[("", $group, $kernel)] }
+        Curated {
+            metric: counter($name, &[], $help),
+            from: &[("", $group, $kernel)],
+        }
     };
 }
 
@@ -180,35 +186,53 @@ const CURATED: &[Curated] = &[
 ];
 
 pub(super) fn metrics() -> impl Iterator<Item = &'static Metric> {
-    CURATED.iter().map(|curated| &curated.metric).chain([&MEMORY_PRESSURE_TIME, &RETRANSMIT_RATIO, &ESTABLISHED, &NETSTAT])
+    CURATED.iter().map(|curated| &curated.metric).chain([
+        &MEMORY_PRESSURE_TIME,
+        &RETRANSMIT_RATIO,
+        &ESTABLISHED,
+        &NETSTAT,
+    ])
 }
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
-    let sources: Vec<&Counters> =
-        [&snapshot.snmp, &snapshot.snmp6, &snapshot.netstat].into_iter().flatten().collect();
+    let sources: Vec<&Counters> = [&snapshot.snmp, &snapshot.snmp6, &snapshot.netstat]
+        .into_iter()
+        .flatten()
+        .collect();
     let value = |group: &str, name: &str| sources.iter().find_map(|counters| counters.get(group, name));
     for Curated { metric, from } in CURATED {
         if metric.labels.is_empty() {
-            out.single(metric, from.iter().find_map(|(_, group, name)| value(group, name)))?;
+            out.single(
+                metric,
+                from.iter().find_map(|(_, group, name)| value(group, name)),
+            )?;
         } else {
-            let samples = from.iter().filter_map(|(family, group, name)| {
-                Some(([Label::from(*family)], value(group, name)?))
-            });
+            let samples = from
+                .iter()
+                .filter_map(|(family, group, name)| Some(([Label::from(*family)], value(group, name)?)));
             out.family(metric, samples)?;
         }
     }
-    let pressure = value("TcpExt", "TCPMemoryPressuresChrono").map(|milliseconds| milliseconds as f64 / 1000.0);
+    let pressure =
+        value("TcpExt", "TCPMemoryPressuresChrono").map(|milliseconds| milliseconds as f64 / 1000.0);
     out.single(&MEMORY_PRESSURE_TIME, pressure)?;
     out.single(&RETRANSMIT_RATIO, snapshot.exporter.retransmit_ratio)?;
     out.single(&ESTABLISHED, value("Tcp", "CurrEstab"))?;
     if snapshot.netstat_all {
         let rest = sources.iter().flat_map(|counters| counters.iter());
-        let rest = rest.filter(|(group, name, _)| !is_curated(group, name) && !NOT_COUNTERS.contains(&(group, name)));
-        out.family(&NETSTAT, rest.map(|(group, name, value)| ([Label::from(group), name.into()], value)))?;
+        let rest = rest
+            .filter(|(group, name, _)| !is_curated(group, name) && !NOT_COUNTERS.contains(&(group, name)));
+        out.family(
+            &NETSTAT,
+            rest.map(|(group, name, value)| ([Label::from(group), name.into()], value)),
+        )?;
     }
     Ok(())
 }
 
 fn is_curated(group: &str, name: &str) -> bool {
-    CURATED.iter().flat_map(|curated| curated.from).any(|(_, known, counter)| *known == group && *counter == name)
+    CURATED
+        .iter()
+        .flat_map(|curated| curated.from)
+        .any(|(_, known, counter)| *known == group && *counter == name)
 }

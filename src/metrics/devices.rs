@@ -15,24 +15,51 @@ const DEVICE: &[&str] = &["device"];
 
 const COUNTERS: &[(Metric, Field)] = &[
     (
-        counter("nettune_netdev_received_packets_total", DEVICE, "Packets received (rx_packets)."),
+        counter(
+            "nettune_netdev_received_packets_total",
+            DEVICE,
+            "Packets received (rx_packets).",
+        ),
         Field::ReceivedPackets,
     ),
     (
-        counter("nettune_netdev_transmitted_packets_total", DEVICE, "Packets transmitted (tx_packets)."),
+        counter(
+            "nettune_netdev_transmitted_packets_total",
+            DEVICE,
+            "Packets transmitted (tx_packets).",
+        ),
         Field::TransmittedPackets,
     ),
-    (counter("nettune_netdev_received_bytes_total", DEVICE, "Bytes received (rx_bytes)."), Field::ReceivedBytes),
     (
-        counter("nettune_netdev_transmitted_bytes_total", DEVICE, "Bytes transmitted (tx_bytes)."),
+        counter(
+            "nettune_netdev_received_bytes_total",
+            DEVICE,
+            "Bytes received (rx_bytes).",
+        ),
+        Field::ReceivedBytes,
+    ),
+    (
+        counter(
+            "nettune_netdev_transmitted_bytes_total",
+            DEVICE,
+            "Bytes transmitted (tx_bytes).",
+        ),
         Field::TransmittedBytes,
     ),
     (
-        counter("nettune_netdev_received_errors_total", DEVICE, "Bad packets received, of every kind (rx_errors)."),
+        counter(
+            "nettune_netdev_received_errors_total",
+            DEVICE,
+            "Bad packets received, of every kind (rx_errors).",
+        ),
         Field::ReceivedErrors,
     ),
     (
-        counter("nettune_netdev_transmitted_errors_total", DEVICE, "Packets not transmitted, of every kind (tx_errors)."),
+        counter(
+            "nettune_netdev_transmitted_errors_total",
+            DEVICE,
+            "Packets not transmitted, of every kind (tx_errors).",
+        ),
         Field::TransmittedErrors,
     ),
     (
@@ -44,7 +71,11 @@ const COUNTERS: &[(Metric, Field)] = &[
         Field::ReceivedDropped,
     ),
     (
-        counter("nettune_netdev_transmitted_dropped_total", DEVICE, "Packets dropped on their way out (tx_dropped)."),
+        counter(
+            "nettune_netdev_transmitted_dropped_total",
+            DEVICE,
+            "Packets dropped on their way out (tx_dropped).",
+        ),
         Field::TransmittedDropped,
     ),
     (
@@ -56,7 +87,11 @@ const COUNTERS: &[(Metric, Field)] = &[
         Field::ReceivedMissed,
     ),
     (
-        counter("nettune_netdev_received_fifo_total", DEVICE, "Overruns of the device's own memory (rx_fifo_errors)."),
+        counter(
+            "nettune_netdev_received_fifo_total",
+            DEVICE,
+            "Overruns of the device's own memory (rx_fifo_errors).",
+        ),
         Field::ReceivedFifo,
     ),
     (
@@ -75,8 +110,22 @@ const COUNTERS: &[(Metric, Field)] = &[
         ),
         Field::ReceivedOtherHost,
     ),
-    (counter("nettune_netdev_received_multicast_total", DEVICE, "Multicast packets (multicast)."), Field::Multicast),
-    (counter("nettune_netdev_collisions_total", DEVICE, "Collisions while transmitting (collisions)."), Field::Collisions),
+    (
+        counter(
+            "nettune_netdev_received_multicast_total",
+            DEVICE,
+            "Multicast packets (multicast).",
+        ),
+        Field::Multicast,
+    ),
+    (
+        counter(
+            "nettune_netdev_collisions_total",
+            DEVICE,
+            "Collisions while transmitting (collisions).",
+        ),
+        Field::Collisions,
+    ),
 ];
 
 const RECEIVE_CAUSES: Metric = counter(
@@ -94,10 +143,21 @@ const INFO: Metric = info(
     &["device", "kind"],
     "What the device is: hardware, loopback, or the kind the kernel gives virtual ones (IFLA_INFO_KIND).",
 );
-const UP: Metric = gauge("nettune_netdev_up", DEVICE, "1 when the device is administratively up (IFF_UP).");
-const CARRIER: Metric = gauge("nettune_netdev_carrier", DEVICE, "1 when there is a carrier (IFLA_CARRIER).");
-const CARRIER_CHANGES: Metric =
-    counter("nettune_netdev_carrier_changes_total", DEVICE, "Times the carrier came or went (IFLA_CARRIER_CHANGES).");
+const UP: Metric = gauge(
+    "nettune_netdev_up",
+    DEVICE,
+    "1 when the device is administratively up (IFF_UP).",
+);
+const CARRIER: Metric = gauge(
+    "nettune_netdev_carrier",
+    DEVICE,
+    "1 when there is a carrier (IFLA_CARRIER).",
+);
+const CARRIER_CHANGES: Metric = counter(
+    "nettune_netdev_carrier_changes_total",
+    DEVICE,
+    "Times the carrier came or went (IFLA_CARRIER_CHANGES).",
+);
 const MTU: Metric = gauge("nettune_netdev_mtu_bytes", DEVICE, "Largest packet (IFLA_MTU).");
 const SPEED: Metric = gauge(
     "nettune_netdev_speed_bytes",
@@ -114,10 +174,16 @@ const QUEUES: Metric = gauge(
     &["device", "direction"],
     "Queues the device was made with (IFLA_NUM_RX_QUEUES, IFLA_NUM_TX_QUEUES).",
 );
-const LEFT_OUT: Metric =
-    gauge("nettune_netdev_left_out", &[], "Devices of this namespace that the device filter leaves out.");
-const ADDRESSES: Metric =
-    gauge("nettune_netdev_addresses", &["device", "family"], "Addresses of the device (RTM_NEWADDR).");
+const LEFT_OUT: Metric = gauge(
+    "nettune_netdev_left_out",
+    &[],
+    "Devices of this namespace that the device filter leaves out.",
+);
+const ADDRESSES: Metric = gauge(
+    "nettune_netdev_addresses",
+    &["device", "family"],
+    "Addresses of the device (RTM_NEWADDR).",
+);
 const ROUTES: Metric = gauge(
     "nettune_netdev_routes",
     &["device", "family"],
@@ -132,30 +198,56 @@ const QDISC_INSTANCES: Metric = gauge(
 );
 const QDISC_SUMS: &[(Metric, fn(&Qdisc) -> u64)] = &[
     (
-        counter("nettune_qdisc_sent_bytes_total", QDISC, "Bytes sent; a root shows the sum of its leaves (tc -s)."),
+        counter(
+            "nettune_qdisc_sent_bytes_total",
+            QDISC,
+            "Bytes sent; a root shows the sum of its leaves (tc -s).",
+        ),
         |sum| sum.bytes,
     ),
     (
-        counter("nettune_qdisc_sent_packets_total", QDISC, "Packets sent; a root shows the sum of its leaves (tc -s)."),
+        counter(
+            "nettune_qdisc_sent_packets_total",
+            QDISC,
+            "Packets sent; a root shows the sum of its leaves (tc -s).",
+        ),
         |sum| sum.packets,
     ),
     (
-        counter("nettune_qdisc_drops_total", QDISC, "Packets dropped by this host on their way out (tc -s, dropped)."),
+        counter(
+            "nettune_qdisc_drops_total",
+            QDISC,
+            "Packets dropped by this host on their way out (tc -s, dropped).",
+        ),
         |sum| sum.drops,
     ),
     (
-        counter("nettune_qdisc_overlimits_total", QDISC, "Times a rate or length limit was met (tc -s, overlimits)."),
+        counter(
+            "nettune_qdisc_overlimits_total",
+            QDISC,
+            "Times a rate or length limit was met (tc -s, overlimits).",
+        ),
         |sum| sum.overlimits,
     ),
     (
-        counter("nettune_qdisc_requeues_total", QDISC, "Packets the driver gave back (tc -s, requeues)."),
+        counter(
+            "nettune_qdisc_requeues_total",
+            QDISC,
+            "Packets the driver gave back (tc -s, requeues).",
+        ),
         |sum| sum.requeues,
     ),
 ];
-const QDISC_BACKLOG_BYTES: Metric =
-    gauge("nettune_qdisc_backlog_bytes", QDISC, "Bytes queued now (tc -s, backlog).");
-const QDISC_BACKLOG_PACKETS: Metric =
-    gauge("nettune_qdisc_backlog_packets", QDISC, "Packets queued now (tc -s, backlog).");
+const QDISC_BACKLOG_BYTES: Metric = gauge(
+    "nettune_qdisc_backlog_bytes",
+    QDISC,
+    "Bytes queued now (tc -s, backlog).",
+);
+const QDISC_BACKLOG_PACKETS: Metric = gauge(
+    "nettune_qdisc_backlog_packets",
+    QDISC,
+    "Packets queued now (tc -s, backlog).",
+);
 
 const RING: Metric = gauge(
     "nettune_nic_ring_descriptors",
@@ -167,10 +259,16 @@ const RING_LIMIT: Metric = gauge(
     &["device", "kind"],
     "Most descriptors the ring can have (ethtool -g, maximum).",
 );
-const CHANNELS: Metric =
-    gauge("nettune_nic_channels_current", &["device", "kind"], "Channels in use (ethtool -l, current).");
-const CHANNELS_LIMIT: Metric =
-    gauge("nettune_nic_channels_limit", &["device", "kind"], "Most channels the device can have (ethtool -l, maximum).");
+const CHANNELS: Metric = gauge(
+    "nettune_nic_channels_current",
+    &["device", "kind"],
+    "Channels in use (ethtool -l, current).",
+);
+const CHANNELS_LIMIT: Metric = gauge(
+    "nettune_nic_channels_limit",
+    &["device", "kind"],
+    "Most channels the device can have (ethtool -l, maximum).",
+);
 const DRIVER_LOSSES: Metric = counter(
     "nettune_nic_driver_losses_total",
     &["device", "cause", "counter"],
@@ -255,9 +353,15 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
 }
 
 fn write_links(out: &mut Writer<'_>, links: &[Link]) -> fmt::Result {
-    let counter = |link: &Link, field| link.statistics.as_ref().and_then(|statistics| statistics.get(field));
+    let counter = |link: &Link, field| {
+        link.statistics
+            .as_ref()
+            .and_then(|statistics| statistics.get(field))
+    };
     for (metric, field) in COUNTERS {
-        let samples = links.iter().filter_map(|link| Some(([(&link.name).into()], counter(link, *field)?)));
+        let samples = links
+            .iter()
+            .filter_map(|link| Some(([(&link.name).into()], counter(link, *field)?)));
         out.family(metric, samples)?;
     }
     let received = [
@@ -273,7 +377,10 @@ fn write_links(out: &mut Writer<'_>, links: &[Link]) -> fmt::Result {
         ("heartbeat", Field::TransmittedHeartbeat),
         ("window", Field::TransmittedWindow),
     ];
-    for (metric, causes) in [(&RECEIVE_CAUSES, &received[..]), (&TRANSMIT_CAUSES, &transmitted[..])] {
+    for (metric, causes) in [
+        (&RECEIVE_CAUSES, &received[..]),
+        (&TRANSMIT_CAUSES, &transmitted[..]),
+    ] {
         let samples = links.iter().flat_map(|link| {
             causes.iter().filter_map(move |(cause, field)| {
                 Some(([Label::from(&link.name), (*cause).into()], counter(link, *field)?))
@@ -281,23 +388,46 @@ fn write_links(out: &mut Writer<'_>, links: &[Link]) -> fmt::Result {
         });
         out.family(metric, samples)?;
     }
-    out.family(&INFO, links.iter().map(|link| ([Label::from(&link.name), kind(link).into()], 1u64)))?;
+    out.family(
+        &INFO,
+        links
+            .iter()
+            .map(|link| ([Label::from(&link.name), kind(link).into()], 1u64)),
+    )?;
     out.family(&UP, links.iter().map(|link| ([(&link.name).into()], link.up)))?;
-    out.family(&CARRIER, links.iter().filter_map(|link| Some(([(&link.name).into()], link.carrier?))))?;
+    out.family(
+        &CARRIER,
+        links
+            .iter()
+            .filter_map(|link| Some(([(&link.name).into()], link.carrier?))),
+    )?;
     let settings: [(&Metric, fn(&Link) -> Option<u32>); 3] = [
         (&CARRIER_CHANGES, |link| link.carrier_changes),
         (&MTU, |link| link.mtu),
         (&QUEUE_LENGTH, |link| link.transmit_queue_length),
     ];
     for (metric, setting) in settings {
-        out.family(metric, links.iter().filter_map(|link| Some(([(&link.name).into()], setting(link)?))))?;
+        out.family(
+            metric,
+            links
+                .iter()
+                .filter_map(|link| Some(([(&link.name).into()], setting(link)?))),
+        )?;
     }
-    out.family(&SPEED, links.iter().filter_map(|link| Some(([(&link.name).into()], link.speed? / 8))))?;
+    out.family(
+        &SPEED,
+        links
+            .iter()
+            .filter_map(|link| Some(([(&link.name).into()], link.speed? / 8))),
+    )?;
     let queues = links.iter().flat_map(|link| {
-        let directions = [("receive", link.receive_queues), ("transmit", link.transmit_queues)];
-        directions.into_iter().filter_map(|(direction, count)| {
-            Some(([Label::from(&link.name), direction.into()], count?))
-        })
+        let directions = [
+            ("receive", link.receive_queues),
+            ("transmit", link.transmit_queues),
+        ];
+        directions
+            .into_iter()
+            .filter_map(|(direction, count)| Some(([Label::from(&link.name), direction.into()], count?)))
     });
     out.family(&QUEUES, queues)
 }
@@ -319,12 +449,28 @@ fn write_qdiscs(out: &mut Writer<'_>, groups: &[QdiscGroup]) -> fmt::Result {
         };
         [(&group.device).into(), (&group.kind).into(), place.into()]
     }
-    out.family(&QDISC_INSTANCES, groups.iter().map(|group| (labels(group), group.count)))?;
+    out.family(
+        &QDISC_INSTANCES,
+        groups.iter().map(|group| (labels(group), group.count)),
+    )?;
     for (metric, sum) in QDISC_SUMS {
-        out.family(metric, groups.iter().map(|group| (labels(group), sum(&group.sum))))?;
+        out.family(
+            metric,
+            groups.iter().map(|group| (labels(group), sum(&group.sum))),
+        )?;
     }
-    out.family(&QDISC_BACKLOG_BYTES, groups.iter().map(|group| (labels(group), group.sum.backlog_bytes)))?;
-    out.family(&QDISC_BACKLOG_PACKETS, groups.iter().map(|group| (labels(group), group.sum.backlog_packets)))
+    out.family(
+        &QDISC_BACKLOG_BYTES,
+        groups
+            .iter()
+            .map(|group| (labels(group), group.sum.backlog_bytes)),
+    )?;
+    out.family(
+        &QDISC_BACKLOG_PACKETS,
+        groups
+            .iter()
+            .map(|group| (labels(group), group.sum.backlog_packets)),
+    )
 }
 
 fn write_nic(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
@@ -333,7 +479,11 @@ fn write_nic(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         write_settings(out, &nic.channels, &CHANNELS, &CHANNELS_LIMIT)?;
         let losses = nic.driver_counters.iter().flat_map(|(device, counters)| {
             counters.iter().map(move |counter| {
-                let labels = [Label::from(device), counter.cause.name().into(), counter.name.into()];
+                let labels = [
+                    Label::from(device),
+                    counter.cause.name().into(),
+                    counter.name.into(),
+                ];
                 (labels, counter.value)
             })
         });
@@ -357,7 +507,10 @@ fn write_nic(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     for (metric, value) in steering {
         let samples = devices.iter().flat_map(|(device, queues)| {
             queues.iter().filter_map(move |queue| {
-                Some(([Label::from(device), (&queue.name).into()], value(queue.steering)?))
+                Some((
+                    [Label::from(device), (&queue.name).into()],
+                    value(queue.steering)?,
+                ))
             })
         });
         out.family(metric, samples)?;
@@ -366,14 +519,18 @@ fn write_nic(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
 }
 
 fn write_settings(out: &mut Writer<'_>, all: &[nic::Settings], now: &Metric, limit: &Metric) -> fmt::Result {
-    let figures: [(&Metric, fn(&nic::Setting) -> u32); 2] =
-        [(now, |setting| setting.current), (limit, |setting| setting.maximum)];
+    let figures: [(&Metric, fn(&nic::Setting) -> u32); 2] = [
+        (now, |setting| setting.current),
+        (limit, |setting| setting.maximum),
+    ];
     for (metric, figure) in figures {
         let samples = all.iter().flat_map(|device| {
-            device
-                .settings
-                .iter()
-                .map(move |setting| ([Label::from(&device.device), setting.kind.into()], figure(setting)))
+            device.settings.iter().map(move |setting| {
+                (
+                    [Label::from(&device.device), setting.kind.into()],
+                    figure(setting),
+                )
+            })
         });
         out.family(metric, samples)?;
     }

@@ -22,8 +22,8 @@ use prometheus_client::registry::Registry;
 use crate::model::Snapshot;
 
 pub use exporter::Serving;
-pub use writer::{Kind, Metric};
 use writer::Writer;
+pub use writer::{Kind, Metric};
 
 /// A text format of the exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,10 @@ impl Format {
 /// The encoder refused a value; nothing of what we export can make it do so.
 pub fn encode(snapshot: &Arc<Snapshot>, serving: Serving, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Exposition { snapshot: Arc::clone(snapshot), serving }));
+    registry.register_collector(Box::new(Exposition {
+        snapshot: Arc::clone(snapshot),
+        serving,
+    }));
     // About what a busy host takes, so that the text seldom moves in memory.
     let mut body = String::with_capacity(256 << 10);
     match format {
@@ -84,7 +87,13 @@ impl Collector for Exposition {
 /// Every family the exporter knows, in the order of the exposition.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     let groups = [exporter::METRICS, hosts::METRICS];
-    let more = [sockets::METRICS, receive::METRICS, devices::METRICS, tables::METRICS, sysctl::METRICS];
+    let more = [
+        sockets::METRICS,
+        receive::METRICS,
+        devices::METRICS,
+        tables::METRICS,
+        sysctl::METRICS,
+    ];
     groups
         .into_iter()
         .flatten()
@@ -102,16 +111,25 @@ mod tests {
         let mut names = Vec::new();
         for metric in all() {
             let name = metric.name;
-            assert!(name.starts_with("nettune_") || name.starts_with("process_"), "{name}");
+            assert!(
+                name.starts_with("nettune_") || name.starts_with("process_"),
+                "{name}"
+            );
             assert!(!names.contains(&name), "{name} is defined twice");
             names.push(name);
             let (counter, total) = (metric.kind == Kind::Counter, name.ends_with("_total"));
             // node_exporter's peers name this one without a unit of their own.
             assert_eq!(counter, total, "{name}");
             assert_eq!(metric.kind == Kind::Info, name.ends_with("_info"), "{name}");
-            assert!(!metric.help.is_empty() && metric.help.ends_with('.'), "{name}: help is a sentence");
+            assert!(
+                !metric.help.is_empty() && metric.help.ends_with('.'),
+                "{name}: help is a sentence"
+            );
             // The OpenMetrics encoder does not escape help.
-            assert!(!metric.help.contains(['\n', '\\', '"']), "{name}: help needs escaping");
+            assert!(
+                !metric.help.contains(['\n', '\\', '"']),
+                "{name}: help needs escaping"
+            );
         }
     }
 }

@@ -51,17 +51,26 @@ const PROCESS_QUEUE: Metric = gauge(
     &["cpu"],
     "Part of the backlog that is being processed (softnet_stat, column 15).",
 );
-const NET_RX: Metric =
-    counter("nettune_softirq_net_rx_total", &["cpu"], "Runs of the receive softirq (NET_RX of /proc/softirqs).");
-const NET_TX: Metric =
-    counter("nettune_softirq_net_tx_total", &["cpu"], "Runs of the transmit softirq (NET_TX of /proc/softirqs).");
+const NET_RX: Metric = counter(
+    "nettune_softirq_net_rx_total",
+    &["cpu"],
+    "Runs of the receive softirq (NET_RX of /proc/softirqs).",
+);
+const NET_TX: Metric = counter(
+    "nettune_softirq_net_tx_total",
+    &["cpu"],
+    "Runs of the transmit softirq (NET_TX of /proc/softirqs).",
+);
 const INTERRUPTS: Metric = counter(
     "nettune_nic_interrupts_total",
     &["device", "cpu"],
     "Interrupts of the device that the CPU served, for CPUs that served any (/proc/interrupts).",
 );
-const VECTORS: Metric =
-    gauge("nettune_nic_interrupt_vectors", &["device"], "Interrupts the device has (/proc/interrupts).");
+const VECTORS: Metric = gauge(
+    "nettune_nic_interrupt_vectors",
+    &["device"],
+    "Interrupts the device has (/proc/interrupts).",
+);
 
 pub(super) const METRICS: &[&Metric] = &[
     &PROCESSED,
@@ -96,15 +105,28 @@ const COLUMNS: [(&Metric, Column); 9] = [
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     let softnet = snapshot.softnet.as_deref().unwrap_or_default();
     for (metric, column) in COLUMNS {
-        out.family(metric, softnet.iter().filter_map(|cpu| Some(([cpu.cpu.into()], column(cpu)?))))?;
+        out.family(
+            metric,
+            softnet
+                .iter()
+                .filter_map(|cpu| Some(([cpu.cpu.into()], column(cpu)?))),
+        )?;
     }
     let softirqs = snapshot.softirqs.as_deref().unwrap_or_default();
     out.family(&NET_RX, softirqs.iter().map(|cpu| ([cpu.cpu.into()], cpu.net_rx)))?;
     out.family(&NET_TX, softirqs.iter().map(|cpu| ([cpu.cpu.into()], cpu.net_tx)))?;
     let devices = snapshot.interrupts.as_deref().unwrap_or_default();
     let by_cpu = devices.iter().flat_map(|device| {
-        device.by_cpu.iter().map(|(cpu, count)| ([Label::from(&device.device), (*cpu).into()], *count))
+        device
+            .by_cpu
+            .iter()
+            .map(|(cpu, count)| ([Label::from(&device.device), (*cpu).into()], *count))
     });
     out.family(&INTERRUPTS, by_cpu)?;
-    out.family(&VECTORS, devices.iter().map(|device| ([(&device.device).into()], device.vectors)))
+    out.family(
+        &VECTORS,
+        devices
+            .iter()
+            .map(|device| ([(&device.device).into()], device.vectors)),
+    )
 }

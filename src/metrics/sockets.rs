@@ -11,15 +11,21 @@ const IN_USE: Metric = gauge(
     &["protocol", "family"],
     "Sockets in use, TIME_WAIT not counted (sockstat, inuse).",
 );
-const TCP_ALLOCATED: Metric =
-    gauge("nettune_tcp_sockets_allocated", &[], "TCP sockets of the host in any state (sockstat TCP, alloc).");
+const TCP_ALLOCATED: Metric = gauge(
+    "nettune_tcp_sockets_allocated",
+    &[],
+    "TCP sockets of the host in any state (sockstat TCP, alloc).",
+);
 const ORPHANS: Metric = gauge(
     "nettune_tcp_orphans",
     &[],
     "TCP sockets of the host that no program holds any more (sockstat TCP, orphan).",
 );
-const ORPHANS_LIMIT: Metric =
-    gauge("nettune_tcp_orphans_limit", &[], "Most orphans the kernel keeps (net.ipv4.tcp_max_orphans).");
+const ORPHANS_LIMIT: Metric = gauge(
+    "nettune_tcp_orphans_limit",
+    &[],
+    "Most orphans the kernel keeps (net.ipv4.tcp_max_orphans).",
+);
 const TIME_WAIT: Metric = gauge(
     "nettune_tcp_time_wait_sockets",
     &[],
@@ -30,15 +36,21 @@ const TIME_WAIT_LIMIT: Metric = gauge(
     &[],
     "Most sockets in TIME_WAIT the kernel keeps (net.ipv4.tcp_max_tw_buckets).",
 );
-const TCP_MEMORY: Metric =
-    gauge("nettune_tcp_memory_bytes", &[], "Memory in TCP buffers of the host (sockstat TCP, mem, pages made bytes).");
+const TCP_MEMORY: Metric = gauge(
+    "nettune_tcp_memory_bytes",
+    &[],
+    "Memory in TCP buffers of the host (sockstat TCP, mem, pages made bytes).",
+);
 const TCP_MEMORY_LIMIT: Metric = gauge(
     "nettune_tcp_memory_limit_bytes",
     &["mark"],
     "The low, pressure and high marks of TCP memory (net.ipv4.tcp_mem, pages made bytes).",
 );
-const UDP_MEMORY: Metric =
-    gauge("nettune_udp_memory_bytes", &[], "Memory in UDP buffers of the host (sockstat UDP, mem, pages made bytes).");
+const UDP_MEMORY: Metric = gauge(
+    "nettune_udp_memory_bytes",
+    &[],
+    "Memory in UDP buffers of the host (sockstat UDP, mem, pages made bytes).",
+);
 const UDP_MEMORY_LIMIT: Metric = gauge(
     "nettune_udp_memory_limit_bytes",
     &["mark"],
@@ -81,7 +93,9 @@ const MARKS: [&str; 3] = ["low", "pressure", "high"];
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     let figure = |protocol: &str, name: &str| {
         let both = [&snapshot.sockstat, &snapshot.sockstat6];
-        both.into_iter().flatten().find_map(|sockstat| sockstat.get(protocol, name))
+        both.into_iter()
+            .flatten()
+            .find_map(|sockstat| sockstat.get(protocol, name))
     };
     let in_use = PROTOCOLS.iter().filter_map(|(kernel, protocol, family)| {
         let value = figure(kernel, "inuse")?;
@@ -101,13 +115,19 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
             MARKS.into_iter().map(|mark| [mark.into()]).zip(pages)
         };
         out.single(&TCP_MEMORY, figure("TCP", "mem").map(bytes))?;
-        out.family(&TCP_MEMORY_LIMIT, marks(limits.and_then(|limits| limits.tcp_memory_pages)))?;
+        out.family(
+            &TCP_MEMORY_LIMIT,
+            marks(limits.and_then(|limits| limits.tcp_memory_pages)),
+        )?;
         out.single(&UDP_MEMORY, figure("UDP", "mem").map(bytes))?;
-        out.family(&UDP_MEMORY_LIMIT, marks(limits.and_then(|limits| limits.udp_memory_pages)))?;
+        out.family(
+            &UDP_MEMORY_LIMIT,
+            marks(limits.and_then(|limits| limits.udp_memory_pages)),
+        )?;
     }
     let fragments = [("FRAG", Family::V4), ("FRAG6", Family::V6)];
-    let fragments = fragments.into_iter().filter_map(|(kernel, family)| {
-        Some(([family.name().into()], figure(kernel, "memory")?))
-    });
+    let fragments = fragments
+        .into_iter()
+        .filter_map(|(kernel, family)| Some(([family.name().into()], figure(kernel, "memory")?)));
     out.family(&FRAGMENT_MEMORY, fragments)
 }

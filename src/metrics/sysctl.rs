@@ -17,7 +17,11 @@ const DEFAULT_VALUE: Metric = gauge(
     &["parameter", "field"],
     "What an untouched kernel of this release uses on a host of this size; no sample where that is not known.",
 );
-const TEXT_INFO: Metric = info("nettune_sysctl_text_info", &["parameter", "value"], "Running value that is a text.");
+const TEXT_INFO: Metric = info(
+    "nettune_sysctl_text_info",
+    &["parameter", "value"],
+    "Running value that is a text.",
+);
 const LOCKED: Metric = gauge(
     "nettune_sysctl_read_only",
     &["parameter"],
@@ -37,7 +41,9 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         Value::Text(_) => fields(state, &[]),
     });
     out.family(&VALUE, running)?;
-    let defaults = states.iter().flat_map(|state| fields(state, state.default.as_deref().unwrap_or_default()));
+    let defaults = states
+        .iter()
+        .flat_map(|state| fields(state, state.default.as_deref().unwrap_or_default()));
     out.family(&DEFAULT_VALUE, defaults)?;
     let texts: Vec<_> = states
         .iter()
@@ -46,15 +52,26 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
             Value::Numbers(_) => None,
         })
         .collect();
-    out.family(&TEXT_INFO, texts.iter().map(|(name, text)| ([Label::from(*name), text.into()], 1u64)))?;
+    out.family(
+        &TEXT_INFO,
+        texts
+            .iter()
+            .map(|(name, text)| ([Label::from(*name), text.into()], 1u64)),
+    )?;
     let locked = states.iter().filter(|state| state.locked);
     out.family(&LOCKED, locked.map(|state| ([(&state.name).into()], 1u64)))
 }
 
 /// The numbers of a parameter with the names of their fields.
 fn fields<'s>(state: &'s State, numbers: &'s [i64]) -> impl Iterator<Item = ([Label<'s>; 2], i64)> {
-    let names = state.fields.iter().map(String::as_str).chain(std::iter::repeat(""));
-    names.zip(numbers).map(|(field, number)| ([(&state.name).into(), field.into()], *number))
+    let names = state
+        .fields
+        .iter()
+        .map(String::as_str)
+        .chain(std::iter::repeat(""));
+    names
+        .zip(numbers)
+        .map(|(field, number)| ([(&state.name).into(), field.into()], *number))
 }
 
 fn shorten(text: &str) -> String {

@@ -8,19 +8,37 @@ use crate::read::Family;
 use crate::read::conntrack::Conntrack;
 use crate::read::neighbours::{STATES, Table};
 
-const ENTRIES: Metric =
-    gauge("nettune_conntrack_entries", &[], "Tracked flows of this namespace (nf_conntrack_count).");
-const LIMIT: Metric = gauge("nettune_conntrack_limit", &[], "Most tracked flows (nf_conntrack_max).");
-const BUCKETS: Metric =
-    gauge("nettune_conntrack_buckets", &[], "Hash buckets of the table (nf_conntrack_buckets).");
+const ENTRIES: Metric = gauge(
+    "nettune_conntrack_entries",
+    &[],
+    "Tracked flows of this namespace (nf_conntrack_count).",
+);
+const LIMIT: Metric = gauge(
+    "nettune_conntrack_limit",
+    &[],
+    "Most tracked flows (nf_conntrack_max).",
+);
+const BUCKETS: Metric = gauge(
+    "nettune_conntrack_buckets",
+    &[],
+    "Hash buckets of the table (nf_conntrack_buckets).",
+);
 
 const STATISTICS: &[(Metric, &str)] = &[
     (
-        counter("nettune_conntrack_drops_total", &[], "Packets dropped because no entry could be made: the table is full (drop)."),
+        counter(
+            "nettune_conntrack_drops_total",
+            &[],
+            "Packets dropped because an entry could not be made or inserted; a full table is one reason, a clash another (drop).",
+        ),
         "drop",
     ),
     (
-        counter("nettune_conntrack_early_drops_total", &[], "Entries given up to make room in a full table (early_drop)."),
+        counter(
+            "nettune_conntrack_early_drops_total",
+            &[],
+            "Entries given up to make room in a full table (early_drop).",
+        ),
         "early_drop",
     ),
     (
@@ -31,16 +49,52 @@ const STATISTICS: &[(Metric, &str)] = &[
         ),
         "insert_failed",
     ),
-    (counter("nettune_conntrack_inserts_total", &[], "Entries inserted; not counted by every kernel (insert)."), "insert"),
-    (counter("nettune_conntrack_found_total", &[], "Lookups of a clash that found the other entry (found)."), "found"),
-    (counter("nettune_conntrack_invalid_total", &[], "Packets that fit no flow and could not start one (invalid)."), "invalid"),
-    (counter("nettune_conntrack_icmp_errors_total", &[], "Packets refused by a protocol's check (icmp_error)."), "icmp_error"),
     (
-        counter("nettune_conntrack_search_restarts_total", &[], "Lookups begun anew because the table was resized (search_restart)."),
+        counter(
+            "nettune_conntrack_inserts_total",
+            &[],
+            "Entries inserted; not counted by every kernel (insert).",
+        ),
+        "insert",
+    ),
+    (
+        counter(
+            "nettune_conntrack_found_total",
+            &[],
+            "Lookups of a clash that found the other entry (found).",
+        ),
+        "found",
+    ),
+    (
+        counter(
+            "nettune_conntrack_invalid_total",
+            &[],
+            "Packets that fit no flow and could not start one (invalid).",
+        ),
+        "invalid",
+    ),
+    (
+        counter(
+            "nettune_conntrack_icmp_errors_total",
+            &[],
+            "Packets refused by a protocol's check (icmp_error).",
+        ),
+        "icmp_error",
+    ),
+    (
+        counter(
+            "nettune_conntrack_search_restarts_total",
+            &[],
+            "Lookups begun anew because the table was resized (search_restart).",
+        ),
         "search_restart",
     ),
     (
-        counter("nettune_conntrack_clashes_resolved_total", &[], "Clashes settled by keeping one entry (clashres)."),
+        counter(
+            "nettune_conntrack_clashes_resolved_total",
+            &[],
+            "Clashes settled by keeping one entry (clashres).",
+        ),
         "clashres",
     ),
     (
@@ -78,13 +132,35 @@ const NEIGHBOUR_STATISTICS: &[(Metric, &str)] = &[
         "table_fulls",
     ),
     (
-        counter("nettune_neighbour_forced_gc_total", &["family"], "Forced collections to make room (forced_gc_runs)."),
+        counter(
+            "nettune_neighbour_forced_gc_total",
+            &["family"],
+            "Forced collections to make room (forced_gc_runs).",
+        ),
         "forced_gc_runs",
     ),
-    (counter("nettune_neighbour_allocations_total", &["family"], "Entries made (allocs)."), "allocs"),
-    (counter("nettune_neighbour_destroys_total", &["family"], "Entries destroyed (destroys)."), "destroys"),
     (
-        counter("nettune_neighbour_resolution_failures_total", &["family"], "Addresses nobody answered for (res_failed)."),
+        counter(
+            "nettune_neighbour_allocations_total",
+            &["family"],
+            "Entries made (allocs).",
+        ),
+        "allocs",
+    ),
+    (
+        counter(
+            "nettune_neighbour_destroys_total",
+            &["family"],
+            "Entries destroyed (destroys).",
+        ),
+        "destroys",
+    ),
+    (
+        counter(
+            "nettune_neighbour_resolution_failures_total",
+            &["family"],
+            "Addresses nobody answered for (res_failed).",
+        ),
         "res_failed",
     ),
     (
@@ -137,7 +213,10 @@ fn write_conntrack(out: &mut Writer<'_>, conntrack: &Conntrack) -> fmt::Result {
     out.single(&LIMIT, conntrack.limit)?;
     out.single(&BUCKETS, conntrack.buckets)?;
     for (metric, column) in STATISTICS {
-        let value = conntrack.statistics.as_ref().and_then(|statistics| statistics.get(column));
+        let value = conntrack
+            .statistics
+            .as_ref()
+            .and_then(|statistics| statistics.get(column));
         out.single(metric, value)?;
     }
     Ok(())
@@ -151,16 +230,17 @@ fn write_neighbours(out: &mut Writer<'_>, tables: &[Table; 2]) -> fmt::Result {
         each().filter_map(|(family, table)| Some(([family.into()], statistic(table, "entries")?))),
     )?;
     let thresholds = each().flat_map(|(family, table)| {
-        (1u32..).zip(table.thresholds).filter_map(move |(number, threshold)| {
-            Some(([Label::from(family), number.into()], threshold?))
-        })
+        (1u32..)
+            .zip(table.thresholds)
+            .filter_map(move |(number, threshold)| Some(([Label::from(family), number.into()], threshold?)))
     });
     out.family(&THRESHOLD, thresholds)?;
     let states = each().flat_map(|(family, table)| {
         table.states.into_iter().flat_map(move |counts| {
-            STATES.iter().zip(counts).map(move |((_, state), count)| {
-                ([Label::from(family), (*state).into()], count)
-            })
+            STATES
+                .iter()
+                .zip(counts)
+                .map(move |((_, state), count)| ([Label::from(family), (*state).into()], count))
         })
     });
     out.family(&BY_STATE, states)?;

@@ -47,17 +47,32 @@ pub(super) const fn counter(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, kind: Kind::Counter, labels, help }
+    Metric {
+        name,
+        kind: Kind::Counter,
+        labels,
+        help,
+    }
 }
 
 /// A gauge.
 pub(super) const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Gauge, labels, help }
+    Metric {
+        name,
+        kind: Kind::Gauge,
+        labels,
+        help,
+    }
 }
 
 /// An info.
 pub(super) const fn info(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Info, labels, help }
+    Metric {
+        name,
+        kind: Kind::Info,
+        labels,
+        help,
+    }
 }
 
 /// The value of a label.
@@ -97,31 +112,32 @@ impl EncodeLabelValue for Label<'_> {
 /// The value of a sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value {
-    Integer(u64),
+    Unsigned(u64),
+    Signed(i64),
     Float(f64),
 }
 
 impl From<u64> for Value {
     fn from(value: u64) -> Self {
-        Self::Integer(value)
+        Self::Unsigned(value)
     }
 }
 
 impl From<u32> for Value {
     fn from(value: u32) -> Self {
-        Self::Integer(value.into())
+        Self::Unsigned(value.into())
     }
 }
 
 impl From<bool> for Value {
     fn from(value: bool) -> Self {
-        Self::Integer(value.into())
+        Self::Unsigned(value.into())
     }
 }
 
 impl From<i64> for Value {
     fn from(value: i64) -> Self {
-        u64::try_from(value).map_or(Self::Float(value as f64), Self::Integer)
+        u64::try_from(value).map_or(Self::Signed(value), Self::Unsigned)
     }
 }
 
@@ -181,13 +197,15 @@ impl<'a> Writer<'a> {
             }
             let mut sample = encoder.encode_family(&labels)?;
             match (metric.kind, value.into()) {
-                (Kind::Counter, Value::Integer(value)) => {
+                (Kind::Counter, Value::Unsigned(value)) => {
                     sample.encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
                 }
                 (Kind::Counter, Value::Float(value)) => {
                     sample.encode_counter::<NoLabelSet, f64, u64>(&value, None)?;
                 }
-                (_, Value::Integer(value)) => sample.encode_gauge(&value)?,
+                // No counter of ours is negative; a gauge can be.
+                (_, Value::Signed(value)) => sample.encode_gauge(&value)?,
+                (_, Value::Unsigned(value)) => sample.encode_gauge(&value)?,
                 (_, Value::Float(value)) => sample.encode_gauge(&value)?,
             }
         }

@@ -37,7 +37,11 @@ fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
             vec![quantum(facts), default, buffer_share(facts).min(cap).max(default)]
         }
         Rule::TcpSendBuffer { cap } => {
-            vec![quantum(facts), 16 << 10, buffer_share(facts).min(cap).max(64 << 10)]
+            vec![
+                quantum(facts),
+                16 << 10,
+                buffer_share(facts).min(cap).max(64 << 10),
+            ]
         }
         // include/net/sock.h:_SK_MEM_PACKETS; 832 bytes of truesize where a
         // cache line has 64 bytes.
@@ -64,7 +68,11 @@ fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
 
 fn quantum(facts: &Facts) -> i64 {
     let page_based = facts.version.is_some_and(|version| version.major >= 6);
-    if page_based { signed(facts.constants.page_size) } else { 4096 }
+    if page_based {
+        signed(facts.constants.page_size)
+    } else {
+        4096
+    }
 }
 
 /// The most one socket's buffer may take: a 128th of the buffer pages, bytes.
@@ -105,7 +113,14 @@ mod tests {
             memory_total: gib << 30,
             ..Host::default()
         };
-        Facts::new(host, Constants { page_size: 4096, clock_ticks: 100, hz: 250 })
+        Facts::new(
+            host,
+            Constants {
+                page_size: 4096,
+                clock_ticks: 100,
+                hz: 250,
+            },
+        )
     }
 
     fn default(name: &str, facts: &Facts) -> Option<Vec<i64>> {

@@ -19,7 +19,11 @@ impl Facts {
     /// Puts them together.
     pub fn new(host: Host, constants: Constants) -> Self {
         let version = Version::parse(&host.release);
-        Self { host, constants, version }
+        Self {
+            host,
+            constants,
+            version,
+        }
     }
 
     /// Whether the vendor of this kernel brings changes of much later releases
@@ -51,7 +55,9 @@ impl Facts {
     pub fn established_hash(&self) -> u64 {
         const LIMIT: u64 = 512 << 10;
         let by_memory = || (self.host.memory_total >> 17).max(1).next_power_of_two();
-        self.host.established_hash.unwrap_or_else(|| by_memory().min(LIMIT))
+        self.host
+            .established_hash
+            .unwrap_or_else(|| by_memory().min(LIMIT))
     }
 }
 
@@ -62,8 +68,18 @@ mod tests {
     #[test]
     fn vendor_kernels_are_told_by_their_release() {
         let facts = |release: &str| {
-            let host = Host { release: release.into(), ..Host::default() };
-            Facts::new(host, Constants { page_size: 4096, clock_ticks: 100, hz: 250 })
+            let host = Host {
+                release: release.into(),
+                ..Host::default()
+            };
+            Facts::new(
+                host,
+                Constants {
+                    page_size: 4096,
+                    clock_ticks: 100,
+                    hz: 250,
+                },
+            )
         };
         assert!(facts("4.18.0-553.el8_10.x86_64").is_heavily_backported());
         assert!(!facts("6.1.0-28-amd64").is_heavily_backported());

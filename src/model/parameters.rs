@@ -53,6 +53,9 @@ mod tests {
     fn dots_in_interface_names_become_slashes() {
         let pattern = "net.ipv4.conf.*.rp_filter";
         assert_eq!(interface_name(pattern, "eth0"), "net.ipv4.conf.eth0.rp_filter");
-        assert_eq!(interface_name(pattern, "eth0.100"), "net.ipv4.conf.eth0/100.rp_filter");
+        assert_eq!(
+            interface_name(pattern, "eth0.100"),
+            "net.ipv4.conf.eth0/100.rp_filter"
+        );
     }
 }

@@ -31,8 +31,16 @@ pub struct Host {
 /// # Errors
 /// What the parser of the `procfs` crate objects to.
 pub fn parse_memory(bytes: &[u8]) -> std::result::Result<(u64, Option<u64>), Malformed> {
-    let memory = procfs::Meminfo::from_read(bytes)
-        .map_err(|error| Malformed::new(1, "meminfo", "lines `Name: number kB`", error.to_string().as_bytes()))?;
+    let bad = |line, found: &[u8]| Malformed::new(line, "meminfo", "lines `Name: number kB`", found);
+    // The crate's parser panics on other characters and on larger numbers.
+    for (number, line) in lines(bytes) {
+        let short =
+            columns(line).all(|column| column.len() <= 32 && decimal(column).is_none_or(|kb| kb < 1 << 53));
+        if !line.is_ascii() || !short {
+            return Err(bad(number, line));
+        }
+    }
+    let memory = procfs::Meminfo::from_read(bytes).map_err(|error| bad(1, error.to_string().as_bytes()))?;
     Ok((memory.mem_total, memory.mem_available))
 }
 
@@ -62,19 +70,34 @@ pub fn parse_watermarks(bytes: &[u8]) -> u64 {
 /// `meminfo` or the kernel's release cannot be read or understood.
 pub fn read(kernel: &mut Kernel) -> Result<Host> {
     let text = |kernel: &mut Kernel, path: &str| {
-        kernel.parse(Root::Proc, format!("sys/kernel/{path}"), super::sysctl::parse_text)
+        kernel.parse(
+            Root::Proc,
+            format!("sys/kernel/{path}"),
+            super::sysctl::parse_text,
+        )
     };
     let release = text(kernel, "osrelease")?;
     let name = text(kernel, "hostname").unwrap_or_default();
     let machine = text(kernel, "arch").unwrap_or_default();
     let (memory_total, memory_available) = kernel.parse(Root::Proc, "meminfo", parse_memory)?;
-    let watermark_pages = kernel.read(Root::Proc, "zoneinfo").map(parse_watermarks).unwrap_or(0);
+    let watermark_pages = kernel
+        .read(Root::Proc, "zoneinfo")
+        .map(parse_watermarks)
+        .unwrap_or(0);
     let one = |bytes: &[u8]| super::sysctl::parse_numbers(bytes, 1);
     let established_hash = kernel
         .parse(Root::Proc, "sys/net/ipv4/tcp_ehash_entries", one)
         .ok()
         .and_then(|numbers| numbers.first().map(|number| number.unsigned_abs()));
-    Ok(Host { release, name, machine, memory_total, memory_available, watermark_pages, established_hash })
+    Ok(Host {
+        release,
+        name,
+        machine,
+        memory_total,
+        memory_available,
+        watermark_pages,
+        established_hash,
+    })
 }
 
 #[cfg(test)]

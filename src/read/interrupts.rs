@@ -45,7 +45,10 @@ impl Owner {
     pub fn owns(&self, interrupt: &Interrupt) -> bool {
         self.numbers.contains(&interrupt.number)
             || names(&interrupt.actions, &self.device)
-            || self.bus_name.as_ref().is_some_and(|name| names(&interrupt.actions, name))
+            || self
+                .bus_name
+                .as_ref()
+                .is_some_and(|name| names(&interrupt.actions, name))
     }
 }
 
@@ -70,15 +73,28 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Interrupts, Malformed> {
     let mut interrupts = Vec::new();
     for (line_number, line) in rest {
         let mut parts = columns(line);
-        let number = parts.next().and_then(|column| column.strip_suffix(b":")).and_then(decimal);
-        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else { continue };
+        let number = parts
+            .next()
+            .and_then(|column| column.strip_suffix(b":"))
+            .and_then(decimal);
+        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else {
+            continue;
+        };
         let mut counts = Vec::with_capacity(cpus.len());
         for cpu in &cpus {
             let item = format!("CPU{cpu}");
-            counts.push(expect_decimal(line_number, &item, parts.next().unwrap_or_default())?);
+            counts.push(expect_decimal(
+                line_number,
+                &item,
+                parts.next().unwrap_or_default(),
+            )?);
         }
         let words: Vec<_> = parts.map(String::from_utf8_lossy).collect();
-        interrupts.push(Interrupt { number, counts, actions: words.join(" ") });
+        interrupts.push(Interrupt {
+            number,
+            counts,
+            actions: words.join(" "),
+        });
     }
     Ok(Interrupts { cpus, interrupts })
 }
@@ -94,9 +110,15 @@ pub fn read_owner(kernel: &Kernel, device: &str) -> Option<Owner> {
     let roots = kernel.roots();
     let base = format!("class/net/{device}/device");
     let bus_name = roots.link_name(Root::Sys, &base).ok()?;
-    let listed = roots.list(Root::Sys, format!("{base}/msi_irqs")).unwrap_or_default();
+    let listed = roots
+        .list(Root::Sys, format!("{base}/msi_irqs"))
+        .unwrap_or_default();
     let numbers = listed.iter().filter_map(|number| number.parse().ok()).collect();
-    Some(Owner { device: device.to_owned(), bus_name: Some(bus_name), numbers })
+    Some(Owner {
+        device: device.to_owned(),
+        bus_name: Some(bus_name),
+        numbers,
+    })
 }
 
 #[cfg(test)]
@@ -115,8 +137,16 @@ mod tests {
 
     #[test]
     fn owners_are_told_by_number_or_by_name() {
-        let interrupt = |number, actions: &str| Interrupt { number, counts: vec![], actions: actions.into() };
-        let owner = Owner { device: "eth1".into(), bus_name: Some("virtio1".into()), numbers: vec![7] };
+        let interrupt = |number, actions: &str| Interrupt {
+            number,
+            counts: vec![],
+            actions: actions.into(),
+        };
+        let owner = Owner {
+            device: "eth1".into(),
+            bus_name: Some("virtio1".into()),
+            numbers: vec![7],
+        };
         assert!(owner.owns(&interrupt(7, "")));
         assert!(owner.owns(&interrupt(8, "PCI-MSI eth1-TxRx-0")));
         assert!(owner.owns(&interrupt(8, "PCI-MSIX virtio1-input.0")));

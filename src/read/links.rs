@@ -1,7 +1,7 @@
 //! Network devices over rtnetlink: RTM_NEWLINK with `struct rtnl_link_stats64`
 //! (include/uapi/linux/if_link.h, 5.10-6.18), plus what only sysfs has.
 
-use super::text::signed;
+use super::text::{decimal, signed};
 use crate::kernel::netlink::{Attribute, messages, u32_at, u64_at};
 use crate::kernel::{Kernel, Malformed, Request, Result, Root};
 
@@ -130,9 +130,11 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Link>, Malformed> {
     for (index, message) in messages(bytes).enumerate() {
         let message = message?;
         let payload = message.payload;
-        let (Some(hardware), Some(number), Some(flags)) =
-            (crate::kernel::netlink::u16_at(payload, 2), u32_at(payload, 4), u32_at(payload, 8))
-        else {
+        let (Some(hardware), Some(number), Some(flags)) = (
+            crate::kernel::netlink::u16_at(payload, 2),
+            u32_at(payload, 4),
+            u32_at(payload, 8),
+        ) else {
             return Err(Malformed::new(index + 1, "struct ifinfomsg", "16 bytes", payload));
         };
         let mut link = Link {
@@ -145,7 +147,12 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Link>, Malformed> {
             set(&mut link, attribute);
         }
         if link.name.is_empty() {
-            return Err(Malformed::new(index + 1, "IFLA_IFNAME", "the name of the device", b""));
+            return Err(Malformed::new(
+                index + 1,
+                "IFLA_IFNAME",
+                "the name of the device",
+                b"",
+            ));
         }
         links.push(link);
     }
@@ -171,11 +178,27 @@ fn set(link: &mut Link, attribute: Attribute<'_>) {
             link.kind = kind.map(|kind| kind.string());
         }
         IFLA_STATS64 => {
-            let fields = (0..attribute.value.len() / 8).filter_map(|field| u64_at(attribute.value, 8 * field));
+            let fields =
+                (0..attribute.value.len() / 8).filter_map(|field| u64_at(attribute.value, 8 * field));
             link.statistics = Some(Statistics(fields.collect()));
         }
         _ => {}
     }
+}
+
+/// Index and name of every device that sysfs shows: a second way, for sources
+/// that know devices by index only.
+pub fn read_indices(kernel: &mut Kernel) -> Result<Vec<(u32, String)>> {
+    let mut indices = Vec::new();
+    for name in kernel.roots().list(Root::Sys, "class/net")? {
+        let file = kernel.read(Root::Sys, format!("class/net/{name}/ifindex"));
+        let index = file.ok().and_then(|bytes| decimal(bytes.trim_ascii()));
+        // bonding_masters is listed and is no device.
+        if let Some(index) = index.and_then(|index| u32::try_from(index).ok()) {
+            indices.push((index, name));
+        }
+    }
+    Ok(indices)
 }
 
 /// All devices of the namespace, without speeds.

@@ -29,8 +29,11 @@ pub struct Process {
 /// # Errors
 /// What the parser of the `procfs` crate objects to.
 pub fn parse(bytes: &[u8]) -> std::result::Result<Process, Malformed> {
-    let stat = Stat::from_read(bytes)
-        .map_err(|error| Malformed::new(1, "stat", "the columns of proc_pid_stat(5)", error.to_string().as_bytes()))?;
+    let bad = |found: &[u8]| Malformed::new(1, "stat", "the columns of proc_pid_stat(5)", found);
+    if !has_name(bytes) {
+        return Err(bad(bytes));
+    }
+    let stat = Stat::from_read(bytes).map_err(|error| bad(error.to_string().as_bytes()))?;
     Ok(Process {
         cpu_ticks: stat.utime.saturating_add(stat.stime),
         resident_pages: stat.rss,
@@ -42,9 +45,27 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Process, Malformed> {
     })
 }
 
+/// Whether the text starts `number (name) `. The crate's parser panics without.
+fn has_name(bytes: &[u8]) -> bool {
+    let text = bytes.trim_ascii();
+    let open = text.iter().position(|byte| *byte == b'(');
+    let close = text.iter().rposition(|byte| *byte == b')');
+    match (open, close) {
+        (Some(open), Some(close)) => {
+            let number = text[..open]
+                .strip_suffix(b" ")
+                .is_some_and(|number| number.iter().all(u8::is_ascii_digit));
+            number && open < close && text.get(close + 1) == Some(&b' ')
+        }
+        _ => false,
+    }
+}
+
 /// Parses the line `btime` of `/proc/stat`.
 pub fn parse_boot_time(bytes: &[u8]) -> Option<u64> {
-    let line = bytes.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"btime "))?;
+    let line = bytes
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"btime "))?;
     super::text::decimal(line)
 }
 
@@ -52,7 +73,11 @@ pub fn parse_boot_time(bytes: &[u8]) -> Option<u64> {
 pub fn read(kernel: &mut Kernel) -> Result<Process> {
     let mut process = kernel.parse(Root::Proc, "self/stat", parse)?;
     process.boot_time = kernel.read(Root::Proc, "stat").ok().and_then(parse_boot_time);
-    process.open_files = kernel.roots().list(Root::Proc, "self/fd").ok().map(|names| names.len() as u64);
+    process.open_files = kernel
+        .roots()
+        .list(Root::Proc, "self/fd")
+        .ok()
+        .map(|names| names.len() as u64);
     Ok(process)
 }
 
@@ -62,7 +87,10 @@ mod tests {
 
     #[test]
     fn boot_time_is_a_line_of_its_own() {
-        assert_eq!(parse_boot_time(b"cpu 1 2\nbtime 1764500000\nprocesses 5\n"), Some(1764500000));
+        assert_eq!(
+            parse_boot_time(b"cpu 1 2\nbtime 1764500000\nprocesses 5\n"),
+            Some(1764500000)
+        );
         assert_eq!(parse_boot_time(b"xbtime 5\n"), None);
     }
 }

@@ -13,13 +13,18 @@ pub struct Sockstat(Vec<(String, String, u64)>);
 impl Sockstat {
     /// The figure, if this kernel prints it.
     pub fn get(&self, protocol: &str, name: &str) -> Option<u64> {
-        let found = self.0.iter().find(|(group, key, _)| group == protocol && key == name);
+        let found = self
+            .0
+            .iter()
+            .find(|(group, key, _)| group == protocol && key == name);
         found.map(|(_, _, value)| *value)
     }
 
     /// Every figure as (protocol, name, value), in the kernel's order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
-        self.0.iter().map(|(protocol, name, value)| (protocol.as_str(), name.as_str(), *value))
+        self.0
+            .iter()
+            .map(|(protocol, name, value)| (protocol.as_str(), name.as_str(), *value))
     }
 }
 
@@ -46,7 +51,8 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Sockstat, Malformed> {
     for (number, line) in lines(bytes) {
         let mut parts = columns(line);
         let protocol = parts.next().and_then(|column| column.strip_suffix(b":"));
-        let protocol = protocol.ok_or_else(|| Malformed::new(number, "protocol", "a line `PROTOCOL: …`", line))?;
+        let protocol =
+            protocol.ok_or_else(|| Malformed::new(number, "protocol", "a line `PROTOCOL: …`", line))?;
         let protocol = expect_name(number, "protocol", protocol)?;
         while let Some(name) = parts.next() {
             let name = expect_name(number, protocol, name)?;

@@ -76,8 +76,12 @@ pub fn read(kernel: &mut Kernel, device: &str) -> Result<Vec<Queue>> {
     for name in names {
         let steering = if name.starts_with("rx-") {
             let cpus = optional(kernel.parse(Root::Sys, format!("{base}/{name}/rps_cpus"), parse_mask))?;
-            let flows = optional(kernel.parse(Root::Sys, format!("{base}/{name}/rps_flow_cnt"), parse_count))?;
-            Steering::Receive { cpus: cpus.unwrap_or(0), flows: flows.unwrap_or(0) }
+            let flows =
+                optional(kernel.parse(Root::Sys, format!("{base}/{name}/rps_flow_cnt"), parse_count))?;
+            Steering::Receive {
+                cpus: cpus.unwrap_or(0),
+                flows: flows.unwrap_or(0),
+            }
         } else if name.starts_with("tx-") {
             let cpus = optional(kernel.parse(Root::Sys, format!("{base}/{name}/xps_cpus"), parse_mask))?;
             Steering::Transmit { cpus }

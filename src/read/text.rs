@@ -6,12 +6,16 @@ use crate::kernel::Malformed;
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let count = if body.is_empty() { 0 } else { usize::MAX };
-    body.split(|byte| *byte == b'\n').take(count).enumerate().map(|(index, line)| (index + 1, line))
+    body.split(|byte| *byte == b'\n')
+        .take(count)
+        .enumerate()
+        .map(|(index, line)| (index + 1, line))
 }
 
 /// Columns, separated by blanks.
 pub(super) fn columns(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace).filter(|column| !column.is_empty())
+    line.split(u8::is_ascii_whitespace)
+        .filter(|column| !column.is_empty())
 }
 
 /// An unsigned decimal, all digits.
@@ -42,7 +46,11 @@ pub(super) fn signed(column: &[u8]) -> Option<i64> {
 /// A name of the kernel's: printable ASCII.
 pub(super) fn name(column: &[u8]) -> Option<&str> {
     let printable = !column.is_empty() && column.iter().all(u8::is_ascii_graphic);
-    if printable { std::str::from_utf8(column).ok() } else { None }
+    if printable {
+        std::str::from_utf8(column).ok()
+    } else {
+        None
+    }
 }
 
 /// As [`decimal`], or an error that names the line and the item.

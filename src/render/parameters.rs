@@ -48,7 +48,11 @@ fn write_parameter(text: &mut String, parameter: &Parameter) -> std::fmt::Result
         writeln!(text, "- Needs module: `{module}`")?;
     }
     writeln!(text, "- Cautions: {}", parameter.cautions)?;
-    let sources: Vec<_> = parameter.sources.iter().map(|source| format!("`{source}`")).collect();
+    let sources: Vec<_> = parameter
+        .sources
+        .iter()
+        .map(|source| format!("`{source}`"))
+        .collect();
     writeln!(text, "- Sources: {}", sources.join(", "))
 }
 

@@ -7,6 +7,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use tracing::debug;
 
 use super::{App, page, scrape};
 
@@ -14,6 +15,7 @@ pub(super) type Answer = Response<Full<Bytes>>;
 
 /// Answers one request. Its body, if it has one, is never read.
 pub(super) async fn answer(app: &App, request: &Request<Incoming>) -> Result<Answer, Infallible> {
+    debug!(method = %request.method(), uri = %request.uri(), "request");
     let mut answer = route(app, request).await;
     if app.free.available_permits() == 0 {
         // Others may be waiting for this connection's place.

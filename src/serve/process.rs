@@ -10,8 +10,8 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, error, info};
 
-use super::{App, Limits, ListenAddress, Listeners, run};
-use crate::cli::{LogFormat, REVISION, ServeArgs};
+use super::{App, Limits, Listeners, run};
+use crate::cli::{ListenAddress, LogFormat, REVISION, ServeArgs};
 use crate::collect::{Collector, Selection};
 use crate::config::{Config, ReloadState};
 use crate::kernel::{self, Kernel, Root};
@@ -67,6 +67,8 @@ pub fn start(config: Config) -> Result<(), Error> {
         .build()
         .map_err(Error::system("cannot start the event loop"))?;
     runtime.block_on(async {
+        let stop = stop_signal().map_err(Error::system("cannot receive signals"))?;
+        let reload = signal(SignalKind::hangup()).map_err(Error::system("cannot receive signals"))?;
         let listeners = listen(&config.args, passed).await?;
         info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -75,8 +77,6 @@ pub fn start(config: Config) -> Result<(), Error> {
             addresses = listeners.addresses().join(" "),
             "listening"
         );
-        let stop = stop_signal().map_err(Error::system("cannot receive signals"))?;
-        let reload = signal(SignalKind::hangup()).map_err(Error::system("cannot receive signals"))?;
         let collector = Collector::start(kernel, config.settings.clone())
             .map_err(Error::system("cannot start the collecting thread"))?;
         let state = Arc::new(ReloadState::started());
@@ -91,7 +91,7 @@ pub fn start(config: Config) -> Result<(), Error> {
             state.clone(),
         );
         let app = Arc::new(app);
-        tokio::spawn(first_collection(app.clone()));
+        tokio::spawn(first_collection(app.clone(), collector.clone()));
         tokio::spawn(reload_on(reload, config, collector, state));
         run(listeners, app, async {
             stop.await;
@@ -157,8 +157,8 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-async fn first_collection(app: Arc<App>) {
-    let snapshot = app.collector.snapshot(Selection::all()).await;
+async fn first_collection(app: Arc<App>, collector: Collector) {
+    let snapshot = collector.snapshot(Selection::all()).await;
     for report in &snapshot.reports {
         let (outcome, detail) = (report.outcome.name(), report.outcome.detail());
         debug!(source = report.source, outcome, detail, "first collection");

@@ -1,0 +1,134 @@
+//! The whole scrape of the real program over each fixture, against what was
+//! reviewed. `BLESS=1` rewrites the expected files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::exposition::{families, openmetrics_errors, samples};
+use crate::fixture::{self, Fixture};
+use crate::support::Exporter;
+
+const OPENMETRICS: (&str, &str) = ("Accept", "application/openmetrics-text;version=1.0.0");
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(format!("{name}.txt"))
+}
+
+/// The scrapes of one fixture, 0.0.4 and OpenMetrics.
+fn scrape(name: &str) -> (String, String) {
+    let fixture = Fixture::copy(name);
+    let mut flags = fixture.flags();
+    flags.push("--collector.netstat.all".into());
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let exporter = Exporter::start(&flags);
+    let text = exporter.get("/metrics", &[]).text().to_owned();
+    let openmetrics = exporter.get("/metrics", &[OPENMETRICS]).text().to_owned();
+    let here = fixture.path("").display().to_string();
+    (steady(&text, &here), openmetrics)
+}
+
+/// What differs from run to run, made equal: times, and where the copy is.
+fn steady(text: &str, here: &str) -> String {
+    let volatile = [
+        "nettune_collector_duration_seconds{",
+        "nettune_config_last_reload_success_timestamp_seconds ",
+    ];
+    let lines = text.lines().map(|line| {
+        let series = line.rsplit_once(' ').map(|(series, _)| series);
+        match series {
+            Some(series) if volatile.iter().any(|start| line.starts_with(start)) => format!("{series} 0\n"),
+            _ => format!("{}\n", line.replace(here, "/")),
+        }
+    });
+    lines.collect()
+}
+
+#[test]
+fn scrapes_are_as_reviewed() {
+    for name in fixture::names() {
+        let (text, _) = scrape(&name);
+        let path = golden(&name);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&path, &text).unwrap();
+            continue;
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        let (new, old): (BTreeSet<_>, BTreeSet<_>) = (text.lines().collect(), expected.lines().collect());
+        let added: Vec<_> = new.difference(&old).map(|line| format!("+ {line}")).collect();
+        let removed: Vec<_> = old.difference(&new).map(|line| format!("- {line}")).collect();
+        assert!(
+            text == expected,
+            "{name} differs; review, then `make bless`:\n{}\n{}",
+            removed.join("\n"),
+            added.join("\n")
+        );
+    }
+}
+
+#[test]
+fn promtool_has_nothing_to_say() {
+    for name in fixture::names() {
+        let text = fs::read_to_string(golden(&name)).unwrap();
+        let mut child = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("promtool is there: `make tools` installs it");
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(
+            output.status.success() && said.is_empty(),
+            "{name}: {}",
+            String::from_utf8_lossy(&said)
+        );
+    }
+}
+
+#[test]
+fn openmetrics_follows_its_grammar_and_says_the_same() {
+    for name in fixture::names() {
+        let (text, openmetrics) = scrape(&name);
+        let errors = openmetrics_errors(&openmetrics);
+        assert!(errors.is_empty(), "{name}: {}", errors.join("\n"));
+        let volatile =
+            |series: &str| series.contains("duration_seconds") || series.contains("timestamp_seconds");
+        let comparable = |text: &str| {
+            let mut all = samples(text);
+            all.retain(|series, _| !volatile(series));
+            all
+        };
+        assert_eq!(comparable(&text), comparable(&openmetrics), "{name}");
+    }
+}
+
+/// Every family that is defined is exported by some fixture, and none besides.
+#[test]
+fn golden_scrapes_hold_every_family() {
+    let mut exported = BTreeSet::new();
+    for name in fixture::names() {
+        let text = fs::read_to_string(golden(&name)).unwrap();
+        exported.extend(families(&text).into_iter().map(|(family, _)| family));
+    }
+    let defined: BTreeSet<_> = nettune::metrics::all()
+        .map(|metric| metric.name.to_owned())
+        .collect();
+    // Needs an interval of the ticker, or a file no fixture has.
+    let elsewhere = ["nettune_tcp_retransmit_ratio", "process_open_fds"];
+    let missing: Vec<_> = defined
+        .difference(&exported)
+        .filter(|name| !elsewhere.contains(&name.as_str()))
+        .collect();
+    let unknown: Vec<_> = exported.difference(&defined).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "not exported: {missing:?}; not defined: {unknown:?}"
+    );
+}
