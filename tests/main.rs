@@ -2,6 +2,7 @@
 
 mod exposition;
 mod fixture;
+mod namespace;
 mod support;
 
 mod cli;
@@ -10,6 +11,8 @@ mod faults;
 mod golden;
 mod layers;
 mod limits;
+mod live;
 mod process;
+mod prometheus;
 mod properties;
 mod server;

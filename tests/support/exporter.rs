@@ -91,6 +91,14 @@ impl Exporter {
         &self.addresses[0]
     }
 
+    /// As a scrape configuration names it.
+    pub(crate) fn target(&self) -> String {
+        match self.address() {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(path) => panic!("{} cannot be scraped", path.display()),
+        }
+    }
+
     /// All addresses, in the order they were given.
     pub(crate) fn addresses(&self) -> &[Address] {
         &self.addresses
