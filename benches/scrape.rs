@@ -1,1 +1,311 @@
-fn main() {}
+//! What a scrape costs, beside Debian's node_exporter with its matching
+//! collectors on, in one run: prints the tables of docs/performance.md.
+//!
+//! CPU is the processes' own user and system time over all rounds, so a busy
+//! machine disturbs both alike; what counts is the ratio.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nettune::catalogue::{CATALOGUE, Kind};
+
+const ROUNDS: usize = 400;
+
+/// What Prometheus 2.42 sends.
+const ACCEPT: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+
+/// A server under measurement, killed at the end.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(program: &str, flags: &[String]) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = Command::new(program)
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error}; `make tools` installs it"));
+        let server = Self { child, port };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < deadline, "{program} does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn connect(&self) -> BufReader<TcpStream> {
+        BufReader::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+
+    /// User and system time so far, seconds.
+    fn cpu(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
+        ticks / 100.0
+    }
+
+    /// Resident memory, kB: now, and at its peak.
+    fn memory(&self) -> (u64, u64) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let value = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        (value("VmRSS:"), value("VmHWM:"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One scrape; the size of the body.
+fn scrape(connection: &mut BufReader<TcpStream>, encoding: &str) -> Vec<u8> {
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: bench\r\nAccept: {ACCEPT}\r\nAccept-Encoding: {encoding}\r\n\r\n"
+    );
+    connection.get_mut().write_all(request.as_bytes()).unwrap();
+    let (mut length, mut chunked, mut line) = (0, false, String::new());
+    loop {
+        line.clear();
+        connection.read_line(&mut line).unwrap();
+        let header = line.trim_end().to_ascii_lowercase();
+        if let Some(value) = header.strip_prefix("content-length: ") {
+            length = value.parse().unwrap();
+        }
+        chunked |= header == "transfer-encoding: chunked";
+        if header.is_empty() {
+            break;
+        }
+    }
+    let mut body = Vec::new();
+    while chunked {
+        line.clear();
+        connection.read_line(&mut line).unwrap();
+        let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+        let start = body.len();
+        body.resize(start + size, 0);
+        connection.read_exact(&mut body[start..]).unwrap();
+        connection.read_line(&mut line).unwrap();
+        chunked = size > 0;
+    }
+    if body.is_empty() {
+        body.resize(length, 0);
+        connection.read_exact(&mut body).unwrap();
+    }
+    body
+}
+
+/// What one server was seen to cost.
+struct Cost {
+    cpu_per_scrape: f64,
+    median: Duration,
+    p99: Duration,
+    resident: u64,
+    peak: u64,
+    series: usize,
+}
+
+/// Scrapes all servers in turn, so that whatever else the machine does falls on
+/// each alike.
+fn measure(servers: &[&Server]) -> Vec<Cost> {
+    let mut connections: Vec<_> = servers.iter().map(|server| server.connect()).collect();
+    let series: Vec<_> = connections
+        .iter_mut()
+        .map(|connection| {
+            let body = String::from_utf8(scrape(connection, "identity")).unwrap();
+            body.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count()
+        })
+        .collect();
+    for connection in &mut connections {
+        (0..20).for_each(|_| drop(scrape(connection, "gzip")));
+    }
+    let before: Vec<_> = servers.iter().map(|server| server.cpu()).collect();
+    let mut times = vec![Vec::with_capacity(ROUNDS); servers.len()];
+    for _ in 0..ROUNDS {
+        for (connection, times) in connections.iter_mut().zip(&mut times) {
+            let started = Instant::now();
+            scrape(connection, "gzip");
+            times.push(started.elapsed());
+        }
+    }
+    let costs = servers.iter().zip(before).zip(times).zip(series);
+    costs
+        .map(|(((server, before), mut times), series)| {
+            times.sort_unstable();
+            let (resident, peak) = server.memory();
+            Cost {
+                cpu_per_scrape: (server.cpu() - before) / ROUNDS as f64,
+                median: times[ROUNDS / 2],
+                p99: times[ROUNDS * 99 / 100],
+                resident,
+                peak,
+                series,
+            }
+        })
+        .collect()
+}
+
+fn print(title: &str, ours: &Cost, theirs: &Cost) {
+    println!("\n### {title}\n");
+    println!("| | nettune | node_exporter | ratio |");
+    println!("|---|---|---|---|");
+    let row = |name: &str, ours: f64, theirs: f64, unit: &str| {
+        println!("| {name} | {ours:.2} {unit} | {theirs:.2} {unit} | {:.2} |", ours / theirs);
+    };
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    row("CPU per scrape", ours.cpu_per_scrape * 1e3, theirs.cpu_per_scrape * 1e3, "ms");
+    row("time of a scrape, median", milliseconds(ours.median), milliseconds(theirs.median), "ms");
+    row("time of a scrape, p99", milliseconds(ours.p99), milliseconds(theirs.p99), "ms");
+    row("resident memory", ours.resident as f64 / 1024.0, theirs.resident as f64 / 1024.0, "MiB");
+    row("resident memory, peak", ours.peak as f64 / 1024.0, theirs.peak as f64 / 1024.0, "MiB");
+    println!("| series | {} | {} | |", ours.series, theirs.series);
+}
+
+/// node_exporter's collectors that read what we read, with the same sysctl keys.
+fn matching_collectors(procfs: &Path) -> Vec<String> {
+    let mut flags = vec!["--collector.disable-defaults".to_owned()];
+    let collectors = [
+        "netstat",
+        "sockstat",
+        "softnet",
+        "netdev",
+        "netclass",
+        "conntrack",
+        "arp",
+        "qdisc",
+        "ethtool",
+        "sysctl",
+    ];
+    flags.extend(collectors.map(|name| format!("--collector.{name}")));
+    for parameter in &CATALOGUE.parameters {
+        let Some(path) = parameter.path() else { continue };
+        if path.contains('*') || !procfs.join("sys").join(path).exists() {
+            continue;
+        }
+        let flag = if parameter.kind == Kind::Text { "include-info" } else { "include" };
+        let fields = match parameter.fields.as_slice() {
+            [] => String::new(),
+            fields => format!(":{}", fields.join(",")),
+        };
+        flags.push(format!("--collector.sysctl.{flag}={}{fields}", parameter.name));
+    }
+    flags
+}
+
+/// A copy of this host's files as a host of `cpus` CPUs with a card of `queues`
+/// queues would show them.
+fn scaled_host(cpus: usize, queues: usize) -> PathBuf {
+    let root = std::env::temp_dir().join(format!("nettune-bench-{}", std::process::id()));
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/6.18-host");
+    let copied = Command::new("cp").arg("-a").arg(&fixture).arg(&root).status().unwrap();
+    assert!(copied.success());
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let softnet = |cpu: usize| {
+        format!(
+            "0123abcd 00000000 00000012 {}00000034 00000000 00000000 {cpu:08x} 00000000 00000000\n",
+            "00000000 ".repeat(6)
+        )
+    };
+    write("proc/net/softnet_stat", &(0..cpus).map(softnet).collect::<String>());
+    let time = |cpu: usize| format!("cpu{cpu} 123456 789 98765 123456789 1234 0 45678 910 0 0\n");
+    write(
+        "proc/stat",
+        &format!("cpu  1 2 3 4 5 6 7 8 9 10\n{}btime 1764000000\n", (0..cpus).map(time).collect::<String>()),
+    );
+    let header: String = (0..cpus).map(|cpu| format!("{:>11}", format!("CPU{cpu}"))).collect();
+    let row = |name: &str, tail: &str| format!("{name}{}{tail}\n", "    1234567".repeat(cpus));
+    let softirqs =
+        ["HI:", "TIMER:", "NET_TX:", "NET_RX:", "BLOCK:", "TASKLET:", "SCHED:", "HRTIMER:", "RCU:"];
+    write("proc/softirqs", &format!("{header}\n{}", softirqs.map(|name| row(name, "")).concat()));
+    let vectors = (0..queues + cpus).map(|number| {
+        let action = if number < queues { format!("eth0-TxRx-{number}") } else { format!("nvme0q{number}") };
+        row(&format!("{:>5}:", 100 + number), &format!("  PCI-MSI {number}-edge      {action}"))
+    });
+    write("proc/interrupts", &format!("{header}\n{}", vectors.collect::<String>()));
+    write("sys/devices/system/cpu/online", &format!("0-{}\n", cpus - 1));
+    for queue in 0..queues {
+        let mask = format!("{:08x}", 1u32 << (queue % 32));
+        write(&format!("sys/class/net/eth0/queues/rx-{queue}/rps_cpus"), &format!("{mask}\n"));
+        write(&format!("sys/class/net/eth0/queues/rx-{queue}/rps_flow_cnt"), "4096\n");
+        write(&format!("sys/class/net/eth0/queues/tx-{queue}/xps_cpus"), &format!("{mask}\n"));
+    }
+    // What node_exporter reads besides.
+    for device in ["eth0", "lo"] {
+        for (file, text) in [
+            ("address", "00:00:5e:00:53:01"),
+            ("addr_assign_type", "0"),
+            ("addr_len", "6"),
+            ("broadcast", "ff:ff:ff:ff:ff:ff"),
+            ("carrier", "1"),
+            ("carrier_changes", "2"),
+            ("carrier_up_count", "1"),
+            ("carrier_down_count", "1"),
+            ("dev_id", "0x0"),
+            ("dormant", "0"),
+            ("duplex", "full"),
+            ("flags", "0x1003"),
+            ("ifalias", ""),
+            ("iflink", "2"),
+            ("link_mode", "0"),
+            ("mtu", "1500"),
+            ("name_assign_type", "4"),
+            ("netdev_group", "0"),
+            ("operstate", "up"),
+            ("tx_queue_len", "1000"),
+            ("type", "1"),
+        ] {
+            write(&format!("sys/class/net/{device}/{file}"), &format!("{text}\n"));
+        }
+    }
+    write(
+        "proc/net/arp",
+        "IP address       HW type     Flags       HW address            Mask     Device\n192.0.2.1        0x1         0x2         00:00:5e:00:53:02     *        eth0\n",
+    );
+    root
+}
+
+fn main() {
+    let program = env!("CARGO_BIN_EXE_nettune");
+    let size = fs::metadata(program).unwrap().len();
+    println!("stripped binary: {:.2} MiB", size as f64 / f64::from(1 << 20));
+    println!("rounds: {ROUNDS}, both scraped in turn as Prometheus does (OpenMetrics, gzip, keep-alive)");
+
+    let ours = Server::start(program, &[]);
+    let theirs = Server::start("prometheus-node-exporter", &matching_collectors(Path::new("/proc")));
+    let costs = measure(&[&ours, &theirs]);
+    print("This host", &costs[0], &costs[1]);
+    drop((ours, theirs));
+
+    let root = scaled_host(128, 64);
+    let paths = [
+        format!("--path.procfs={}", root.join("proc").display()),
+        format!("--path.sysfs={}", root.join("sys").display()),
+    ];
+    let ours = Server::start(program, &paths);
+    let mut flags = matching_collectors(&root.join("proc"));
+    flags.extend(paths);
+    let theirs = Server::start("prometheus-node-exporter", &flags);
+    let costs = measure(&[&ours, &theirs]);
+    print("A host of 128 CPUs and a card of 64 queues, by fixture", &costs[0], &costs[1]);
+    drop((ours, theirs));
+    let _ = fs::remove_dir_all(root);
+}

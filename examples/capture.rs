@@ -27,7 +27,6 @@ const PROC: &[&str] = &[
     "self/stat",
     "softirqs",
     "stat",
-    "sys/kernel/arch",
     "sys/kernel/hostname",
     "sys/kernel/osrelease",
     "zoneinfo",
@@ -44,11 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in SYS {
         copy(&mut kernel, Root::Sys, path, directory)?;
     }
-    for path in CATALOGUE
-        .parameters
-        .iter()
-        .filter_map(|parameter| parameter.path())
-    {
+    for path in CATALOGUE.parameters.iter().filter_map(|parameter| parameter.path()) {
         copy_all(&mut kernel, Root::Proc, &format!("sys/{path}"), directory)?;
     }
     for device in kernel.roots().list(Root::Sys, "class/net")? {
@@ -61,12 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(error) => println!("{error}"),
         }
     }
-    let Constants {
-        page_size,
-        clock_ticks,
-        hz,
-    } = Constants::live();
-    let constants = format!("page_size {page_size}\nclock_ticks {clock_ticks}\nhz {hz}\n");
+    let Constants { page_size, clock_ticks, hz, machine } = Constants::live();
+    let constants = format!("page_size {page_size}\nclock_ticks {clock_ticks}\nhz {hz}\nmachine {machine}\n");
     Ok(fs::write(directory.join("constants"), constants)?)
 }
 
@@ -74,18 +65,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// version control system does not keep modes.
 fn copy(kernel: &mut Kernel, root: Root, path: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
     let from = kernel.roots().path(root, path);
-    let to = directory
-        .join(if root == Root::Proc { "proc" } else { "sys" })
-        .join(path);
+    let to = directory.join(if root == Root::Proc { "proc" } else { "sys" }).join(path);
     match kernel.read(root, path) {
         Ok(bytes) => {
             fs::create_dir_all(to.parent().ok_or("no parent")?)?;
             fs::write(&to, bytes)?;
             if fs::metadata(&from)?.permissions().readonly() && path.starts_with("sys/net/") {
-                let mut list = OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(directory.join("read-only"))?;
+                let mut list =
+                    OpenOptions::new().create(true).append(true).open(directory.join("read-only"))?;
                 writeln!(list, "{}", to.strip_prefix(directory)?.display())?;
             }
         }
@@ -109,18 +96,9 @@ fn copy_device(kernel: &mut Kernel, device: &str, directory: &Path) -> Result<()
     let base = format!("class/net/{device}");
     copy(kernel, Root::Sys, &format!("{base}/ifindex"), directory)?;
     copy(kernel, Root::Sys, &format!("{base}/speed"), directory)?;
-    for queue in kernel
-        .roots()
-        .list(Root::Sys, format!("{base}/queues"))
-        .unwrap_or_default()
-    {
+    for queue in kernel.roots().list(Root::Sys, format!("{base}/queues")).unwrap_or_default() {
         for file in ["rps_cpus", "rps_flow_cnt", "xps_cpus"] {
-            copy(
-                kernel,
-                Root::Sys,
-                &format!("{base}/queues/{queue}/{file}"),
-                directory,
-            )?;
+            copy(kernel, Root::Sys, &format!("{base}/queues/{queue}/{file}"), directory)?;
         }
     }
     if let Ok(bus_name) = kernel.roots().link_name(Root::Sys, format!("{base}/device")) {

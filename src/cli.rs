@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches};
 use tracing::level_filters::LevelFilter;
 
+use crate::REVISION;
 use crate::collect::{DeviceFilter, SOURCES};
 use crate::kernel::Roots;
 
@@ -19,12 +20,6 @@ use flags::Flags;
 
 pub use address::ListenAddress;
 pub(crate) use flags::regex;
-
-/// Revision of the source that this program was built from.
-pub const REVISION: &str = match option_env!("NETTUNE_REVISION") {
-    Some(revision) => revision,
-    None => "unknown",
-};
 
 /// What the program is asked to do.
 #[derive(Debug)]
@@ -124,10 +119,7 @@ pub fn message(error: &clap::Error) -> String {
         }
         message.push_str(line);
     }
-    message
-        .strip_prefix("error: ")
-        .map(str::to_owned)
-        .unwrap_or(message)
+    message.strip_prefix("error: ").map(str::to_owned).unwrap_or(message)
 }
 
 fn command() -> clap::Command {
@@ -137,7 +129,7 @@ fn command() -> clap::Command {
         .next_line_help(true)
         .after_help(flags::AFTER_HELP);
     let render = clap::Command::new("render")
-        .about("Write rules, dashboards and documents from the catalogue")
+        .about("Write the reference documents from the catalogue")
         .arg(
             Arg::new("output")
                 .long("output")
@@ -178,9 +170,7 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
     Ok(ServeArgs {
         listen_addresses: flags.all("web.listen-address"),
         systemd_socket: flags.is_set("web.systemd-socket"),
-        telemetry_path: flags
-            .one("web.telemetry-path")
-            .unwrap_or_else(|| "/metrics".to_owned()),
+        telemetry_path: flags.one("web.telemetry-path").unwrap_or_else(|| "/metrics".to_owned()),
         max_connections: flags.one::<u32>("web.max-connections").unwrap_or(64) as usize,
         roots: Roots {
             proc: flags.one("path.procfs").unwrap_or(defaults.proc),
@@ -219,9 +209,7 @@ mod tests {
     use super::*;
 
     fn serve(line: &[&str]) -> ServeArgs {
-        let line = std::iter::once("nettune")
-            .chain(line.iter().copied())
-            .map(OsString::from);
+        let line = std::iter::once("nettune").chain(line.iter().copied()).map(OsString::from);
         match parse(line) {
             Ok(Command::Serve(args)) => *args,
             other => panic!("{other:?}"),
@@ -229,9 +217,7 @@ mod tests {
     }
 
     fn refused(line: &[&str]) -> String {
-        let line = std::iter::once("nettune")
-            .chain(line.iter().copied())
-            .map(OsString::from);
+        let line = std::iter::once("nettune").chain(line.iter().copied()).map(OsString::from);
         message(&parse(line).expect_err("the line is wrong"))
     }
 
@@ -247,33 +233,19 @@ mod tests {
         assert_eq!(args.telemetry_path, "/m");
         assert_eq!(args.max_connections, 64);
 
-        assert_eq!(
-            serve(&["--log.level=debug", "serve", "--log.level=warn"]).log_level,
-            LevelFilter::WARN
-        );
-        assert_eq!(
-            serve(&["--log.level=debug", "--log.level=error"]).log_level,
-            LevelFilter::ERROR
-        );
+        assert_eq!(serve(&["--log.level=debug", "serve", "--log.level=warn"]).log_level, LevelFilter::WARN);
+        assert_eq!(serve(&["--log.level=debug", "--log.level=error"]).log_level, LevelFilter::ERROR);
     }
 
     #[test]
     fn listen_addresses_add_up() {
         let shown = |line: &[&str]| {
             let addresses = serve(line).listen_addresses;
-            addresses
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(" ")
+            addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(shown(&[]), ":10109");
         assert_eq!(
-            shown(&[
-                "--web.listen-address=[::1]:1",
-                "serve",
-                "--web.listen-address=unix:/run/n.sock"
-            ]),
+            shown(&["--web.listen-address=[::1]:1", "serve", "--web.listen-address=unix:/run/n.sock"]),
             "[::1]:1 unix:/run/n.sock"
         );
     }
@@ -294,37 +266,21 @@ mod tests {
 
     #[test]
     fn device_filters_exclude_each_other_wherever_they_stand() {
-        let (include, exclude) = (
-            "--collector.netdev.device-include=eth",
-            "--collector.netdev.device-exclude=lo",
-        );
+        let (include, exclude) =
+            ("--collector.netdev.device-include=eth", "--collector.netdev.device-exclude=lo");
         let expected =
             "'--collector.netdev.device-include' and '--collector.netdev.device-exclude' exclude each other";
         assert_eq!(refused(&[include, exclude]), expected);
         assert_eq!(refused(&[exclude, "serve", include]), expected);
-        assert!(matches!(
-            serve(&[include]).devices,
-            Some(DeviceFilter::Include(_))
-        ));
-        assert!(matches!(
-            serve(&["serve", exclude]).devices,
-            Some(DeviceFilter::Exclude(_))
-        ));
+        assert!(matches!(serve(&[include]).devices, Some(DeviceFilter::Include(_))));
+        assert!(matches!(serve(&["serve", exclude]).devices, Some(DeviceFilter::Exclude(_))));
     }
 
     #[test]
     fn render_is_parsed() {
         let parsed = parse(["nettune", "render", "--output", "x", "--check"].map(OsString::from));
-        let Ok(Command::Render(args)) = parsed else {
-            panic!("{parsed:?}")
-        };
-        assert_eq!(
-            args,
-            RenderArgs {
-                output: "x".into(),
-                check: true
-            }
-        );
+        let Ok(Command::Render(args)) = parsed else { panic!("{parsed:?}") };
+        assert_eq!(args, RenderArgs { output: "x".into(), check: true });
     }
 
     #[test]

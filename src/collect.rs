@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use regex::Regex;
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::kernel::Kernel;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 use crate::read::counters;
 
+use sources::Context;
 pub use sources::{SOURCES, Source};
 
 /// A set of sources.
@@ -103,10 +104,7 @@ pub struct Collector {
 
 #[derive(Debug)]
 enum Request {
-    Read {
-        wanted: Selection,
-        reply: oneshot::Sender<Arc<Snapshot>>,
-    },
+    Read { wanted: Selection, reply: oneshot::Sender<Arc<Snapshot>> },
     Apply(Settings),
 }
 
@@ -116,15 +114,12 @@ impl Collector {
         let (requests, inbox) = channel();
         let reading = Arc::new(AtomicUsize::new(0));
         let mut reader = Reader {
-            kernel,
-            settings,
+            context: Context { kernel, settings, watermark_pages: None },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),
             outcomes: vec![None; SOURCES.len()],
         };
-        std::thread::Builder::new()
-            .name("collector".into())
-            .spawn(move || reader.run(&inbox))?;
+        std::thread::Builder::new().name("collector".into()).spawn(move || reader.run(&inbox))?;
         Ok(Self { requests, reading })
     }
 
@@ -157,8 +152,7 @@ impl Collector {
 
 /// The thread's state.
 struct Reader {
-    kernel: Kernel,
-    settings: Settings,
+    context: Context,
     reading: Arc<AtomicUsize>,
     retransmit_ratio: RetransmitRatio,
     /// The last outcome of each source, to log changes only.
@@ -169,14 +163,16 @@ impl Reader {
     fn run(&mut self, inbox: &Receiver<Request>) {
         let mut waiting: VecDeque<Request> = VecDeque::new();
         self.tick();
-        let mut next_tick = Instant::now() + self.settings.sample_interval;
+        let mut next_tick = Instant::now() + self.context.settings.sample_interval;
         loop {
             let request = match waiting.pop_front() {
                 Some(request) => Ok(request),
                 None => inbox.recv_timeout(next_tick.saturating_duration_since(Instant::now())),
             };
             match request {
-                Ok(Request::Apply(settings)) => self.settings = settings,
+                Ok(Request::Apply(settings)) => self.context.settings = settings,
+                // Whoever gave up waiting behind a slow source wants no reading.
+                Ok(Request::Read { reply, .. }) if reply.is_closed() => {}
                 Ok(Request::Read { wanted, reply }) => {
                     let snapshot = Arc::new(self.collect(wanted));
                     // A caller that gave up meanwhile is no error.
@@ -189,50 +185,38 @@ impl Reader {
             }
             if Instant::now() >= next_tick {
                 self.tick();
-                next_tick = Instant::now() + self.settings.sample_interval;
+                next_tick = Instant::now() + self.context.settings.sample_interval;
             }
         }
     }
 
     fn tick(&mut self) {
-        let wanted = index_of("snmp").is_some_and(|snmp| self.settings.enabled.contains(snmp));
-        let counters = wanted
-            .then(|| counters::read_snmp(&mut self.kernel).ok())
-            .flatten();
+        let wanted = index_of("snmp").is_some_and(|snmp| self.context.settings.enabled.contains(snmp));
+        let counters = wanted.then(|| counters::read_snmp(&mut self.context.kernel).ok()).flatten();
         let of_tcp = counters.as_ref().and_then(|counters| {
-            Some((
-                counters.get("Tcp", "OutSegs")?,
-                counters.get("Tcp", "RetransSegs")?,
-            ))
+            Some((counters.get("Tcp", "OutSegs")?, counters.get("Tcp", "RetransSegs")?))
         });
         self.retransmit_ratio.tick(of_tcp);
     }
 
     fn collect(&mut self, wanted: Selection) -> Snapshot {
-        let wanted = wanted.and(self.settings.enabled);
+        let wanted = wanted.and(self.context.settings.enabled);
         let mut snapshot = Snapshot {
-            netstat_all: self.settings.netstat_all,
+            constants: Some(self.context.kernel.constants().clone()),
+            netstat_all: self.context.settings.netstat_all,
             ..Snapshot::default()
         };
-        for (index, source) in SOURCES
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| wanted.contains(*index))
-        {
+        for (index, source) in SOURCES.iter().enumerate().filter(|(index, _)| wanted.contains(*index)) {
             self.reading.store(index + 1, Ordering::Relaxed);
             let started = Instant::now();
             let outcome = self.read(source, &mut snapshot);
-            let report = Report {
-                source: source.name,
-                outcome,
-                duration: started.elapsed(),
-            };
+            let report = Report { source: source.name, outcome, duration: started.elapsed() };
             self.log_change(index, &report);
             snapshot.reports.push(report);
         }
         self.reading.store(0, Ordering::Relaxed);
         snapshot.exporter = Exporter {
-            interrupted_dumps: self.kernel.interrupted_dumps(),
+            interrupted_dumps: self.context.kernel.interrupted_dumps(),
             retransmit_ratio: self.retransmit_ratio.get(),
         };
         snapshot
@@ -240,7 +224,7 @@ impl Reader {
 
     /// A panic in one source is a failure of that source, not of the exporter.
     fn read(&mut self, source: &Source, snapshot: &mut Snapshot) -> Outcome {
-        let read = || (source.read)(&mut self.kernel, &self.settings, snapshot);
+        let read = || (source.read)(&mut self.context, snapshot);
         match catch_unwind(AssertUnwindSafe(read)) {
             Ok(result) => result.into(),
             Err(_) => Outcome::Failed("the exporter has a bug here: its reader panicked".into()),
@@ -251,10 +235,13 @@ impl Reader {
         let (Some(last), outcome) = (self.outcomes.get_mut(index), &report.outcome) else {
             return;
         };
-        if last.replace(outcome.name()) == Some(outcome.name()) {
+        let before = last.replace(outcome.name());
+        if before == Some(outcome.name()) {
             return;
         }
         match outcome {
+            // What is expected at start is not news.
+            Outcome::Ok if before.is_none() => debug!(collector = report.source, "ok"),
             Outcome::Failed(detail) => warn!(collector = report.source, "failed: {detail}"),
             Outcome::Absent(detail) => info!(collector = report.source, "absent: {detail}"),
             Outcome::Ok => info!(collector = report.source, "ok"),
@@ -284,10 +271,7 @@ mod tests {
         let two = Selection::named(["snmp", "sysctl"]).unwrap();
         assert_eq!(two.without("sysctl"), Selection::named(["snmp"]).unwrap());
         assert_eq!(Selection::named(["snmp", "nosuch"]).unwrap_err(), "nosuch");
-        assert_eq!(
-            Selection::named(SOURCES.iter().map(|source| source.name)).unwrap(),
-            Selection::all()
-        );
+        assert_eq!(Selection::named(SOURCES.iter().map(|source| source.name)).unwrap(), Selection::all());
     }
 
     #[test]

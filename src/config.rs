@@ -44,17 +44,8 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         Some(path) => file::read(path)?,
         None => file::File::default(),
     };
-    let said = |name: &str| {
-        args.collectors
-            .iter()
-            .find(|(source, _)| *source == name)
-            .map(|(_, on)| *on)
-    };
-    let by_flag = args
-        .collectors
-        .iter()
-        .filter(|(_, on)| !on)
-        .map(|(source, _)| *source);
+    let said = |name: &str| args.collectors.iter().find(|(source, _)| *source == name).map(|(_, on)| *on);
+    let by_flag = args.collectors.iter().filter(|(_, on)| !on).map(|(source, _)| *source);
     let by_file = file.disabled().filter(|name| said(name) != Some(true));
     let enabled = by_flag.chain(by_file).fold(Selection::all(), Selection::without);
     // A filter given as a flag replaces the file's whole, whichever way round.
@@ -95,26 +86,18 @@ mod tests {
 
     fn load(file: &Scratch, flags: &[&str]) -> Settings {
         let line = ["nettune", "--config.file"].map(OsString::from).into_iter();
-        let line = line
-            .chain([file.0.clone().into_os_string()])
-            .chain(flags.iter().map(OsString::from));
-        let Ok(Command::Serve(args)) = cli::parse(line) else {
-            panic!("the flags are good")
-        };
+        let line = line.chain([file.0.clone().into_os_string()]).chain(flags.iter().map(OsString::from));
+        let Ok(Command::Serve(args)) = cli::parse(line) else { panic!("the flags are good") };
         Config::load(*args).expect("the file is good").settings
     }
 
     #[test]
     fn flags_win_over_the_file() {
         let file = Scratch::new("devices", "devices:\n  include: ^eth\n");
-        let DeviceFilter::Include(regex) = load(&file, &[]).devices else {
-            panic!("the file includes")
-        };
+        let DeviceFilter::Include(regex) = load(&file, &[]).devices else { panic!("the file includes") };
         assert_eq!(regex.as_str(), "^eth");
         let flag = ["--collector.netdev.device-exclude=^lo$"];
-        let DeviceFilter::Exclude(regex) = load(&file, &flag).devices else {
-            panic!("the flag excludes")
-        };
+        let DeviceFilter::Exclude(regex) = load(&file, &flag).devices else { panic!("the flag excludes") };
         assert_eq!(regex.as_str(), "^lo$");
 
         let Some(source) = SOURCES.first().map(|source| source.name) else {
@@ -122,10 +105,7 @@ mod tests {
         };
         let file = Scratch::new("collectors", &format!("collectors:\n  disabled: [{source}]\n"));
         assert_eq!(load(&file, &[]).enabled, Selection::all().without(source));
-        assert_eq!(
-            load(&file, &[&format!("--collector.{source}")]).enabled,
-            Selection::all()
-        );
+        assert_eq!(load(&file, &[&format!("--collector.{source}")]).enabled, Selection::all());
     }
 
     #[test]

@@ -11,16 +11,16 @@
 //!  bytes   structs  meaning  names     HTTP
 //! ```
 //!
-//! - [`kernel`]: system calls, bytes and layouts; the only place a path is
-//!   joined, a socket opened or `unsafe` written.
-//! - [`read`]: one file a kernel source; a pure `parse(&[u8])` and a thin reader.
-//! - [`catalogue`]: what is known of every parameter, as data.
-//! - [`model`]: values with meaning, no input or output.
-//! - [`metrics`]: the only place where metric names and help live.
-//! - [`serve`]: HTTP.
-//! - [`render`]: catalogue and metric definitions → documents; pure functions.
-//! - [`collect`], [`config`], [`cli`] see several layers: the table of sources,
-//!   the checked configuration, the flags.
+//! | module | what it is |
+//! |---|---|
+//! | [`kernel`] | system calls, bytes and layouts; the only place a path is joined, a kernel file opened or `unsafe` written |
+//! | [`read`] | one file a kernel source: a pure `parse(&[u8])` and a thin reader |
+//! | [`catalogue`] | what is known of every parameter, as data |
+//! | [`model`] | values with meaning, no input or output |
+//! | [`metrics`] | the only place where metric names and help live |
+//! | [`serve`] | HTTP |
+//! | [`render`] | catalogue and metric definitions → documents; pure functions |
+//! | [`collect`], [`config`], [`cli`] | see several layers: the table of sources, the checked configuration, the flags |
 
 pub mod catalogue;
 pub mod cli;
@@ -32,3 +32,9 @@ pub mod model;
 pub mod read;
 pub mod render;
 pub mod serve;
+
+/// Revision of the source this was built from, where the build knows it.
+pub const REVISION: &str = match option_env!("NETTUNE_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};

@@ -45,10 +45,7 @@ fn render(args: &RenderArgs) -> Result<(), Box<dyn Error>> {
 
 /// A reader that has had enough, as `head` has, is no failure.
 fn print(text: &str) -> Result<(), Box<dyn Error>> {
-    match io::stdout()
-        .write_all(text.as_bytes())
-        .and_then(|()| io::stdout().flush())
-    {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

@@ -84,14 +84,7 @@ impl App {
         reload: Arc<ReloadState>,
     ) -> Self {
         let free = Arc::new(Semaphore::new(limits.connections));
-        Self {
-            collector,
-            telemetry_path,
-            limits,
-            reload,
-            ready: AtomicBool::new(false),
-            free,
-        }
+        Self { collector, telemetry_path, limits, reload, ready: AtomicBool::new(false), free }
     }
 
     /// From now on `/-/ready` says yes.
@@ -111,10 +104,7 @@ pub async fn run(mut listeners: Listeners, app: Arc<App>, shutdown: impl Future<
     drop(listeners);
     notices.send_replace(Notice::Drain);
     if timeout(app.limits.drain, notices.closed()).await.is_err() {
-        warn!(
-            "gave up on {} connections that did not finish in time",
-            notices.receiver_count()
-        );
+        warn!("gave up on {} connections that did not finish in time", notices.receiver_count());
     }
 }
 
@@ -129,24 +119,20 @@ async fn accept(listeners: &mut Listeners, app: &Arc<App>, notices: &watch::Send
             // Connections that do nothing must not keep others waiting.
             notices.send_replace(Notice::CloseIdle);
             if full.is_due() {
-                warn!(
-                    limit = app.limits.connections,
-                    "as many connections as allowed; further ones wait"
-                );
+                warn!(limit = app.limits.connections, "as many connections as allowed; further ones wait");
             }
         }
-        let Ok(permit) = app.free.clone().acquire_owned().await else {
-            unreachable!("the semaphore is never closed")
-        };
+        // Waits for a place without taking it: while nobody comes it is free,
+        // and nobody but this loop takes one.
+        let Ok(permit) = app.free.acquire().await else { unreachable!("the semaphore is never closed") };
+        drop(permit);
         match listeners.accept().await {
             Ok(stream) => {
                 pause = Duration::ZERO;
-                tokio::spawn(connection::serve(
-                    stream,
-                    app.clone(),
-                    permit,
-                    notices.subscribe(),
-                ));
+                let Ok(permit) = app.free.clone().try_acquire_owned() else {
+                    unreachable!("nobody else takes the place that was free a moment ago")
+                };
+                tokio::spawn(connection::serve(stream, app.clone(), permit, notices.subscribe()));
             }
             Err(error) => {
                 if failed.is_due() {
@@ -166,9 +152,7 @@ struct OncePerMinute(Option<Instant>);
 
 impl OncePerMinute {
     fn is_due(&mut self) -> bool {
-        let due = self
-            .0
-            .is_none_or(|last| last.elapsed() >= Duration::from_secs(60));
+        let due = self.0.is_none_or(|last| last.elapsed() >= Duration::from_secs(60));
         if due {
             self.0 = Some(Instant::now());
         }

@@ -81,29 +81,16 @@ fn bad_flags_are_refused_with_one_line() {
              not a regular expression: unclosed group",
         ),
         (
-            &[
-                "--collector.netdev.device-include=a",
-                "--collector.netdev.device-exclude=b",
-            ],
+            &["--collector.netdev.device-include=a", "--collector.netdev.device-exclude=b"],
             "'--collector.netdev.device-include' and '--collector.netdev.device-exclude' exclude each other",
         ),
-        (
-            &["--collector.nosuch"],
-            "unexpected argument '--collector.nosuch' found",
-        ),
-        (
-            &["render", "--web.max-connections=1"],
-            "unexpected argument '--web.max-connections' found",
-        ),
+        (&["--collector.nosuch"], "unexpected argument '--collector.nosuch' found"),
+        (&["render", "--web.max-connections=1"], "unexpected argument '--web.max-connections' found"),
     ] {
         let output = run(flags);
         // Which name is the most similar one is clap's matter.
         let line = stderr(&output).trim_start_matches("nettune: ").trim_end();
-        let line = if expected.contains("tip:") {
-            line
-        } else {
-            line.split("; tip:").next().unwrap_or(line)
-        };
+        let line = if expected.contains("tip:") { line } else { line.split("; tip:").next().unwrap_or(line) };
         assert_eq!(line, expected, "{flags:?}");
         assert_eq!(stderr(&output).lines().count(), 1, "{flags:?}");
         assert_eq!(output.status.code(), Some(1), "{flags:?}");
@@ -129,83 +116,47 @@ fn what_the_host_lacks_is_said_in_one_line() {
     refuses(&[&flag], &format!("{flag}: Address already in use (os error 98)"));
     // A documentation address (RFC 5737) that no host has.
     let flag = "--web.listen-address=192.0.2.1:10109";
-    refuses(
-        &[flag],
-        &format!("{flag}: Cannot assign requested address (os error 99)"),
-    );
+    refuses(&[flag], &format!("{flag}: Cannot assign requested address (os error 99)"));
     let flag = "--web.listen-address=unix:/nonexistent/socket";
-    refuses(
-        &[flag],
-        &format!("{flag}: No such file or directory (os error 2)"),
-    );
+    refuses(&[flag], &format!("{flag}: No such file or directory (os error 2)"));
 }
 
 #[test]
 fn a_bad_file_is_refused_where_it_is_bad() {
     let scratch = Scratch::new();
     for (content, expected) in [
-        (
-            "device: 1\n",
-            ":1:1: unknown field `device`, expected `devices` or `collectors`",
-        ),
-        (
-            "devices:\n  include: (\n",
-            ":2:12: devices.include: not a regular expression: unclosed group",
-        ),
+        ("device: 1\n", ":1:1: unknown field `device`, expected `devices` or `collectors`"),
+        ("devices:\n  include: (\n", ":2:12: devices.include: not a regular expression: unclosed group"),
         (
             "devices:\n  include: [1]\n",
             ":2:12: devices.include: invalid type: sequence, expected a regular expression",
         ),
-        (
-            "devices:\n  include: a\n  include: b\n",
-            ":2:3: devices: duplicate field `include`",
-        ),
-        (
-            "devices:\n  include: a\n  exclude: b\n",
-            ":2:3: devices: include and exclude exclude each other",
-        ),
-        (
-            "devices: {\n",
-            ":2:1: did not find expected node content, while parsing a flow node",
-        ),
+        ("devices:\n  include: a\n  include: b\n", ":2:3: devices: duplicate field `include`"),
+        ("devices:\n  include: a\n  exclude: b\n", ":2:3: devices: include and exclude exclude each other"),
+        ("devices: {\n", ":2:1: did not find expected node content, while parsing a flow node"),
     ] {
         let path = scratch.file("nettune.yaml", content);
         let path = path.to_str().unwrap();
         refuses(&["--config.file", path], &format!("{path}{expected}"));
-        refuses(
-            &["serve", "--config.check", "--config.file", path],
-            &format!("{path}{expected}"),
-        );
+        refuses(&["serve", "--config.check", "--config.file", path], &format!("{path}{expected}"));
     }
     let path = scratch.file("nettune.yaml", "collectors:\n  disabled:\n    - nosuch\n");
     let output = run(&["--config.file", path.to_str().unwrap()]);
-    let place = format!(
-        "nettune: {}:3:7: collectors.disabled[0]: unknown collector `nosuch`, ",
-        path.display()
-    );
+    let place =
+        format!("nettune: {}:3:7: collectors.disabled[0]: unknown collector `nosuch`, ", path.display());
     assert!(stderr(&output).starts_with(&place), "{}", stderr(&output));
     assert!(stderr(&output).contains("softnet"));
-    refuses(
-        &["--config.file=/nonexistent"],
-        "/nonexistent: No such file or directory (os error 2)",
-    );
+    refuses(&["--config.file=/nonexistent"], "/nonexistent: No such file or directory (os error 2)");
 }
 
 #[test]
 fn a_good_file_passes_the_check_without_a_server() {
     let scratch = Scratch::new();
-    let path = scratch.file(
-        "nettune.yaml",
-        "devices:\n  include: ^eth\ncollectors:\n  disabled: [softnet]\n",
-    );
+    let path =
+        scratch.file("nettune.yaml", "devices:\n  include: ^eth\ncollectors:\n  disabled: [softnet]\n");
     let path = path.to_str().unwrap();
     // Checked on another host than the one it is for.
-    let output = run(&[
-        "--config.check",
-        "--config.file",
-        path,
-        "--path.procfs=/nonexistent",
-    ]);
+    let output = run(&["--config.check", "--config.file", path, "--path.procfs=/nonexistent"]);
     assert_eq!(stdout(&output), format!("{path}: good\n"));
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
     let output = run(&["--config.check"]);
@@ -217,15 +168,8 @@ fn a_good_file_passes_the_check_without_a_server() {
 fn help_and_version_are_answers() {
     for flags in [&["--help"][..], &["-h"], &["serve", "--help"]] {
         let output = run(flags);
-        assert_eq!(
-            (stderr(&output), output.status.code()),
-            ("", Some(0)),
-            "{flags:?}"
-        );
-        assert!(
-            stdout(&output).contains("--web.listen-address <ADDRESS>"),
-            "{flags:?}"
-        );
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{flags:?}");
+        assert!(stdout(&output).contains("--web.listen-address <ADDRESS>"), "{flags:?}");
         for line in stdout(&output).lines() {
             assert!(line.chars().count() <= 80 && line == line.trim_end(), "{line:?}");
         }

@@ -22,20 +22,14 @@ use Expected::{Good, Refused, Unread};
 
 fn pairs(bytes: &[u8]) -> Result<(), Malformed> {
     let counters = counters::parse_pairs(bytes)?;
-    let tcp = counters
-        .get("Tcp", "RetransSegs")
-        .or(counters.get("TcpExt", "ListenOverflows"));
+    let tcp = counters.get("Tcp", "RetransSegs").or(counters.get("TcpExt", "ListenOverflows"));
     assert!(tcp.is_some(), "no TCP counters");
     Ok(())
 }
 
 fn lines6(bytes: &[u8]) -> Result<(), Malformed> {
     let counters = counters::parse_lines(bytes)?;
-    for (group, name) in [
-        ("Ip6", "InReceives"),
-        ("Icmp6", "InMsgs"),
-        ("Udp6", "InDatagrams"),
-    ] {
+    for (group, name) in [("Ip6", "InReceives"), ("Icmp6", "InMsgs"), ("Udp6", "InDatagrams")] {
         assert!(counters.get(group, name).is_some(), "{group} {name}");
     }
     Ok(())
@@ -43,12 +37,7 @@ fn lines6(bytes: &[u8]) -> Result<(), Malformed> {
 
 fn sockstats(bytes: &[u8]) -> Result<(), Malformed> {
     let sockstat = sockstat::parse(bytes)?;
-    assert!(
-        sockstat
-            .get("TCP", "mem")
-            .or(sockstat.get("TCP6", "inuse"))
-            .is_some()
-    );
+    assert!(sockstat.get("TCP", "mem").or(sockstat.get("TCP6", "inuse")).is_some());
     Ok(())
 }
 
@@ -66,17 +55,10 @@ fn tables(bytes: &[u8]) -> Result<(), Malformed> {
 }
 
 fn nics(bytes: &[u8]) -> Result<(), Malformed> {
-    let parsed = interrupts::parse(bytes)?;
+    let parsed = interrupts::parse(bytes, |_, _| true)?;
     let of = |device: &str| {
-        let owner = interrupts::Owner {
-            device: device.into(),
-            ..Default::default()
-        };
-        parsed
-            .interrupts
-            .iter()
-            .filter(|interrupt| owner.owns(interrupt))
-            .count()
+        let owner = interrupts::Owner { device: device.into(), ..Default::default() };
+        parsed.interrupts.iter().filter(|interrupt| owner.owns(interrupt.number, &interrupt.actions)).count()
     };
     let counted = [of("eth0"), of("eth1"), of("eth4"), of("eth5")];
     // One interrupt each on the old card; four queues and one more on the new.
@@ -99,13 +81,10 @@ fn sysctls(bytes: &[u8]) -> Result<(), Malformed> {
         let Some((name, value)) = line.split_once(" =") else {
             continue;
         };
-        let parameter = CATALOGUE
-            .parameters
-            .iter()
-            .find(|parameter| match parameter.name.split_once('*') {
-                Some((before, after)) => name.starts_with(before) && name.ends_with(after),
-                None => parameter.name == name,
-            });
+        let parameter = CATALOGUE.parameters.iter().find(|parameter| match parameter.name.split_once('*') {
+            Some((before, after)) => name.starts_with(before) && name.ends_with(after),
+            None => parameter.name == name,
+        });
         let Some(parameter) = parameter else { continue };
         known += 1;
         let value = value.trim().as_bytes();
@@ -164,11 +143,7 @@ fn expected(path: &str) -> Option<Expected> {
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found)
-        } else {
-            found.push(path)
-        }
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
     }
 }
 
@@ -231,16 +206,10 @@ fn figures_are_the_files_own() {
     assert_eq!(conntrack.get("entries"), Some(0x46));
 
     let arp = statistics::parse(&read("proc_net_stat/arp_cache.procfs")).unwrap();
-    assert_eq!(
-        (arp.get("allocs"), arp.get("table_fulls")),
-        (Some(0x01 + 0x0d), Some(0x0c + 0x18))
-    );
+    assert_eq!((arp.get("allocs"), arp.get("table_fulls")), (Some(0x01 + 0x0d), Some(0x0c + 0x18)));
 
     let strange = softnet::parse(&read("proc_net/softnet_stat.netutils-strange-cpu"), None).unwrap();
-    assert_eq!(
-        (strange[0].processed, strange[0].time_squeezed),
-        (0xa4a1bcc9, 0x2052)
-    );
+    assert_eq!((strange[0].processed, strange[0].time_squeezed), (0xa4a1bcc9, 0x2052));
     assert_eq!(strange[0].received_rps, Some(0));
     assert_eq!(strange[0].flow_limit, None);
 

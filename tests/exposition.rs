@@ -9,16 +9,10 @@ pub(crate) type Samples = BTreeMap<String, f64>;
 /// Samples of a text exposition; a series that comes twice fails the test.
 pub(crate) fn samples(text: &str) -> Samples {
     let mut samples = Samples::new();
-    for line in text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-    {
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let (series, value) = line.rsplit_once(' ').expect("a sample has a value");
         let value = value.parse().unwrap_or_else(|_| panic!("{line}: not a number"));
-        assert!(
-            samples.insert(series.to_owned(), value).is_none(),
-            "{series} comes twice"
-        );
+        assert!(samples.insert(series.to_owned(), value).is_none(), "{series} comes twice");
     }
     samples
 }
@@ -26,10 +20,7 @@ pub(crate) fn samples(text: &str) -> Samples {
 /// Name of the family in a `# TYPE` line and its type, in order.
 pub(crate) fn families(text: &str) -> Vec<(String, String)> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    types
-        .map(|line| line.split_once(' ').unwrap())
-        .map(|(name, kind)| (name.into(), kind.into()))
-        .collect()
+    types.map(|line| line.split_once(' ').unwrap()).map(|(name, kind)| (name.into(), kind.into())).collect()
 }
 
 /// What of `text` the grammar of OpenMetrics 1.0 does not allow.
@@ -89,7 +80,9 @@ pub(crate) fn openmetrics_errors(text: &str) -> Vec<String> {
                 }
                 match value.parse::<f64>() {
                     Err(_) => wrong("value is no number"),
-                    Ok(value) if kind == "counter" && !(value >= 0.0) => wrong("counter is negative or NaN"),
+                    Ok(value) if kind == "counter" && (value < 0.0 || value.is_nan()) => {
+                        wrong("counter is negative or NaN")
+                    }
                     Ok(value) if kind == "info" && value != 1.0 => wrong("info is not 1"),
                     Ok(_) => {}
                 }
@@ -107,7 +100,9 @@ fn valid_name(name: &str) -> bool {
 }
 
 /// Name, labels and value of a sample line; label values unescaped.
-fn split_sample(line: &str) -> Option<(String, Vec<(String, String)>, String)> {
+type Sample = (String, Vec<(String, String)>, String);
+
+fn split_sample(line: &str) -> Option<Sample> {
     let end = line.find(['{', ' '])?;
     let name = &line[..end];
     let mut labels: Vec<(String, String)> = Vec::new();

@@ -14,48 +14,20 @@ const GARBLED: &[(&str, &str, &[u8])] = &[
     ("host", "proc/meminfo", b"MemTotal: lots kB\n"),
     ("snmp", "proc/net/snmp", b"Tcp: OutSegs RetransSegs\nTcp: 12 3x\n"),
     ("snmp6", "proc/net/snmp6", b"Ip6InReceives one\n"),
-    (
-        "netstat",
-        "proc/net/netstat",
-        b"TcpExt: SyncookiesSent\nTcpExt: 1 2 3\n",
-    ),
+    ("netstat", "proc/net/netstat", b"TcpExt: SyncookiesSent\nTcpExt: 1 2 3\n"),
     ("sockstat", "proc/net/sockstat", b"TCP: inuse\n"),
     ("sockstat6", "proc/net/sockstat6", b"\xff\xfe\xfd"),
     ("softnet", "proc/net/softnet_stat", b"0000 0001\n"),
     ("netdev", "netlink/links.bin", b"\x30\0\0\0\x10\0\x02\0"),
-    (
-        "qdisc",
-        "netlink/qdiscs.bin",
-        b"\x10\0\0\0\x24\0\x02\0\0\0\0\0\0\0\0\0",
-    ),
-    (
-        "ethtool",
-        "netlink/rings.bin",
-        b"\x14\0\0\0\x14\0\x02\0\0\0\0\0\0\0\0\0\x10\x01\0\0",
-    ),
+    ("qdisc", "netlink/qdiscs.bin", b"\x10\0\0\0\x24\0\x02\0\0\0\0\0\0\0\0\0"),
+    ("ethtool", "netlink/rings.bin", b"\x14\0\0\0\x14\0\x02\0\0\0\0\0\0\0\0\0\x10\x01\0\0"),
     ("softirqs", "proc/softirqs", b"CPU0 CPU1\nNET_RX: 1\n"),
     ("cpu", "proc/stat", b"cpu0 1 2 3\n"),
     ("interrupts", "proc/interrupts", b"no header of processors\n"),
-    (
-        "steering",
-        "sys/class/net/eth0/queues/rx-0/rps_cpus",
-        b"all of them\n",
-    ),
-    (
-        "conntrack",
-        "proc/net/stat/nf_conntrack",
-        b"entries drop\n0000 zzzz\n",
-    ),
-    (
-        "neighbour",
-        "proc/net/stat/arp_cache",
-        b"entries table_fulls\n0001\n",
-    ),
-    (
-        "route",
-        "netlink/routes.bin",
-        b"\x14\0\0\0\x18\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0",
-    ),
+    ("steering", "sys/class/net/eth0/queues/rx-0/rps_cpus", b"all of them\n"),
+    ("conntrack", "proc/net/stat/nf_conntrack", b"entries drop\n0000 zzzz\n"),
+    ("neighbour", "proc/net/stat/arp_cache", b"entries table_fulls\n0001\n"),
+    ("route", "netlink/routes.bin", b"\x14\0\0\0\x18\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0"),
     ("sysctl", "proc/sys/net/core/somaxconn", b"four thousand\n"),
     ("process", "proc/self/stat", b"1 (a b) S\n"),
 ];
@@ -71,13 +43,9 @@ fn scrape(fixture: &Fixture) -> (Samples, String) {
 /// Series by the collector they come from are not marked as such; what a fault
 /// may take away is what differs from the healthy scrape.
 fn failed(samples: &Samples) -> Vec<String> {
-    let success = samples
-        .iter()
-        .filter(|(series, _)| series.starts_with("nettune_collector_success{"));
+    let success = samples.iter().filter(|(series, _)| series.starts_with("nettune_collector_success{"));
     let failed = success.filter(|(_, value)| **value == 0.0);
-    failed
-        .map(|(series, _)| series.split('"').nth(1).unwrap().to_owned())
-        .collect()
+    failed.map(|(series, _)| series.split('"').nth(1).unwrap().to_owned()).collect()
 }
 
 fn volatile(series: &str) -> bool {
@@ -95,23 +63,13 @@ fn a_garbled_source_fails_alone_and_says_where() {
         fixture.write(file, bytes);
         let (found, log) = scrape(&fixture);
         assert_eq!(failed(&found), [*source], "{file}");
-        let line = log
-            .lines()
-            .find(|line| line.contains("failed:"))
-            .unwrap_or_else(|| panic!("{file}: {log}"));
+        let line =
+            log.lines().find(|line| line.contains("failed:")).unwrap_or_else(|| panic!("{file}: {log}"));
         let place = file.trim_end_matches(".bin").rsplit('/').next().unwrap();
-        assert!(
-            line.contains(place) && line.contains("line 1") | line.contains("line 2"),
-            "{file}: {line}"
-        );
-        assert!(
-            line.contains("expected") && line.contains("found"),
-            "{file}: {line}"
-        );
-        let lost: Vec<_> = healthy
-            .keys()
-            .filter(|series| !volatile(series) && !found.contains_key(*series))
-            .collect();
+        assert!(line.contains(place) && line.contains("line 1") | line.contains("line 2"), "{file}: {line}");
+        assert!(line.contains("expected") && line.contains("found"), "{file}: {line}");
+        let lost: Vec<_> =
+            healthy.keys().filter(|series| !volatile(series) && !found.contains_key(*series)).collect();
         assert!(
             healthy.len() - lost.len() > healthy.len() / 2,
             "{file}: lost {} of {}",
@@ -131,10 +89,7 @@ fn a_missing_source_is_absent_and_takes_nothing_else_away() {
     let own: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("proc/net/softnet_stat", &["nettune_softnet_"][..]),
         ("proc/softirqs", &["nettune_softirq_"]),
-        (
-            "proc/net/netstat",
-            &["nettune_tcp_", "nettune_ip_", "nettune_busy_poll_"],
-        ),
+        ("proc/net/netstat", &["nettune_tcp_", "nettune_ip_", "nettune_busy_poll_"]),
         ("proc/sys/net/core/somaxconn", &["nettune_sysctl_"]),
         ("netlink/qdiscs.bin", &["nettune_qdisc_"]),
         ("proc/interrupts", &["nettune_nic_interrupt"]),
@@ -145,9 +100,8 @@ fn a_missing_source_is_absent_and_takes_nothing_else_away() {
         let (found, _) = scrape(&fixture);
         assert_eq!(failed(&found), [""; 0], "{file}: absent is not failed");
         let lost = healthy.keys().filter(|series| !found.contains_key(*series));
-        let foreign: Vec<_> = lost
-            .filter(|series| !prefixes.iter().any(|own| series.starts_with(own)))
-            .collect();
+        let foreign: Vec<_> =
+            lost.filter(|series| !prefixes.iter().any(|own| series.starts_with(own))).collect();
         assert!(foreign.is_empty(), "{file} took away {foreign:?}");
     }
 }
@@ -174,10 +128,7 @@ fn empty_and_huge_files_fail_alone() {
     huge.set_len(1 << 40).unwrap();
     let (found, log) = scrape(&fixture);
     assert_eq!(failed(&found), ["netstat", "snmp"]);
-    assert!(
-        log.contains("net/snmp: line 1: counters: expected a line `Group: name …`"),
-        "{log}"
-    );
+    assert!(log.contains("net/snmp: line 1: counters: expected a line `Group: name …`"), "{log}");
     assert!(log.contains("net/netstat: larger than 33554432 bytes"), "{log}");
 }
 
@@ -190,10 +141,7 @@ fn a_file_that_loops_or_is_a_directory_is_no_trap() {
     fs::create_dir(fixture.path("proc/net/snmp6")).unwrap();
     let (found, log) = scrape(&fixture);
     assert_eq!(failed(&found), ["snmp"]);
-    assert!(
-        log.contains("net/snmp: Too many levels of symbolic links"),
-        "{log}"
-    );
+    assert!(log.contains("net/snmp: Too many levels of symbolic links"), "{log}");
     assert_eq!(found["nettune_collector_absent{collector=\"snmp6\"}"], 1.0);
 }
 
@@ -206,8 +154,5 @@ fn read_only_keys_and_dotted_interfaces_are_exported_as_such() {
     // Never writable anywhere, which is no news.
     assert!(!locked("net.ipv4.tcp_available_congestion_control"));
     assert!(!locked("net.core.somaxconn"));
-    assert_eq!(
-        found["nettune_sysctl_value{parameter=\"net.ipv4.conf.eth0/100.rp_filter\",field=\"\"}"],
-        2.0
-    );
+    assert_eq!(found["nettune_sysctl_value{parameter=\"net.ipv4.conf.eth0/100.rp_filter\",field=\"\"}"], 2.0);
 }

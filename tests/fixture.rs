@@ -15,9 +15,7 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn names() -> Vec<String> {
     let entries = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().is_dir());
-    let mut names: Vec<_> = folders
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

@@ -14,9 +14,7 @@ use crate::support::Exporter;
 const OPENMETRICS: (&str, &str) = ("Accept", "application/openmetrics-text;version=1.0.0");
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(format!("{name}.txt"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"))
 }
 
 /// The scrapes of one fixture, 0.0.4 and OpenMetrics.
@@ -34,10 +32,8 @@ fn scrape(name: &str) -> (String, String) {
 
 /// What differs from run to run, made equal: times, and where the copy is.
 fn steady(text: &str, here: &str) -> String {
-    let volatile = [
-        "nettune_collector_duration_seconds{",
-        "nettune_config_last_reload_success_timestamp_seconds ",
-    ];
+    let volatile =
+        ["nettune_collector_duration_seconds{", "nettune_config_last_reload_success_timestamp_seconds "];
     let lines = text.lines().map(|line| {
         let series = line.rsplit_once(' ').map(|(series, _)| series);
         match series {
@@ -84,11 +80,7 @@ fn promtool_has_nothing_to_say() {
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let said = [output.stdout, output.stderr].concat();
-        assert!(
-            output.status.success() && said.is_empty(),
-            "{name}: {}",
-            String::from_utf8_lossy(&said)
-        );
+        assert!(output.status.success() && said.is_empty(), "{name}: {}", String::from_utf8_lossy(&said));
     }
 }
 
@@ -117,18 +109,12 @@ fn golden_scrapes_hold_every_family() {
         let text = fs::read_to_string(golden(&name)).unwrap();
         exported.extend(families(&text).into_iter().map(|(family, _)| family));
     }
-    let defined: BTreeSet<_> = nettune::metrics::all()
-        .map(|metric| metric.name.to_owned())
-        .collect();
+    let defined: BTreeSet<_> =
+        nettune::metrics::all().into_iter().map(|metric| metric.name.to_owned()).collect();
     // Needs an interval of the ticker, or a file no fixture has.
     let elsewhere = ["nettune_tcp_retransmit_ratio", "process_open_fds"];
-    let missing: Vec<_> = defined
-        .difference(&exported)
-        .filter(|name| !elsewhere.contains(&name.as_str()))
-        .collect();
+    let missing: Vec<_> =
+        defined.difference(&exported).filter(|name| !elsewhere.contains(&name.as_str())).collect();
     let unknown: Vec<_> = exported.difference(&defined).collect();
-    assert!(
-        missing.is_empty() && unknown.is_empty(),
-        "not exported: {missing:?}; not defined: {unknown:?}"
-    );
+    assert!(missing.is_empty() && unknown.is_empty(), "not exported: {missing:?}; not defined: {unknown:?}");
 }

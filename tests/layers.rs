@@ -14,10 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("collect", &["kernel", "read", "model", "catalogue"]),
     ("cli", &["collect", "kernel"]),
     ("config", &["cli", "collect", "kernel"]),
-    (
-        "serve",
-        &["metrics", "model", "collect", "cli", "config", "kernel"],
-    ),
+    ("serve", &["metrics", "model", "collect", "cli", "config", "kernel"]),
 ];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -39,16 +36,8 @@ fn sources() -> Vec<PathBuf> {
 
 /// The module a file below `src` belongs to: `src/read/text.rs` → `read`.
 fn module(path: &Path) -> String {
-    let relative = path
-        .strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
-        .unwrap();
-    let first = relative
-        .components()
-        .next()
-        .unwrap()
-        .as_os_str()
-        .to_string_lossy()
-        .into_owned();
+    let relative = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    let first = relative.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
     first.trim_end_matches(".rs").to_owned()
 }
 
@@ -58,13 +47,7 @@ fn used(text: &str) -> Vec<String> {
     for (start, pattern) in text.match_indices("crate::") {
         let rest = &text[start + pattern.len()..];
         let names = match rest.strip_prefix('{') {
-            Some(list) => list
-                .split('}')
-                .next()
-                .unwrap()
-                .split(',')
-                .map(str::trim)
-                .collect(),
+            Some(list) => list.split('}').next().unwrap().split(',').map(str::trim).collect(),
             None => vec![rest],
         };
         for name in names {
@@ -81,9 +64,7 @@ fn violations(from: &str, text: &str) -> Vec<String> {
     let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == from) else {
         return vec![format!("{from}: not in the table of modules")];
     };
-    let wrong = used(text)
-        .into_iter()
-        .filter(|to| to != from && !allowed.contains(&to.as_str()));
+    let wrong = used(text).into_iter().filter(|to| to != from && !allowed.contains(&to.as_str()));
     wrong.map(|to| format!("{from} uses {to}")).collect()
 }
 
@@ -96,29 +77,19 @@ fn modules_use_only_what_stands_to_their_left() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        wrong.extend(
-            violations(&from, &text)
-                .into_iter()
-                .map(|what| format!("{}: {what}", path.display())),
-        );
+        wrong.extend(violations(&from, &text).into_iter().map(|what| format!("{}: {what}", path.display())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn the_rule_sees_what_it_should() {
-    assert_eq!(
-        violations("read", "use crate::model::Snapshot;"),
-        ["read uses model"]
-    );
+    assert_eq!(violations("read", "use crate::model::Snapshot;"), ["read uses model"]);
     assert_eq!(
         violations("kernel", "use crate::{read, serve::run};"),
         ["kernel uses read", "kernel uses serve"]
     );
-    assert_eq!(
-        violations("read", "let x = crate::kernel::Root::Sys; use crate::read::text;"),
-        [""; 0]
-    );
+    assert_eq!(violations("read", "let x = crate::kernel::Root::Sys; use crate::read::text;"), [""; 0]);
     assert_eq!(violations("nosuch", "").len(), 1);
 }
 
@@ -132,11 +103,8 @@ fn unsafe_stands_only_in_kernel_and_with_its_proof() {
                 continue;
             }
             assert_eq!(module(&path), "kernel", "{}:{}", path.display(), index + 1);
-            let comment: Vec<_> = lines[..index]
-                .iter()
-                .rev()
-                .take_while(|line| line.trim().starts_with("//"))
-                .collect();
+            let comment: Vec<_> =
+                lines[..index].iter().rev().take_while(|line| line.trim().starts_with("//")).collect();
             let proved = comment.iter().any(|line| line.contains("SAFETY:"));
             assert!(proved, "{}:{}: no SAFETY comment", path.display(), index + 1);
         }
@@ -153,9 +121,7 @@ fn paths_are_joined_and_kernel_files_opened_in_kernel_only() {
         let text = fs::read_to_string(&path).unwrap();
         for word in ["std::fs", "File::open", "\"/proc", "\"/sys"] {
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-            let found: Vec<_> = code
-                .filter(|line| line.contains(word) && !line.contains("help:"))
-                .collect();
+            let found: Vec<_> = code.filter(|line| line.contains(word) && !line.contains("help:")).collect();
             assert!(found.is_empty(), "{}: {word}: {found:?}", path.display());
         }
     }

@@ -158,7 +158,10 @@ fn devices_are_those_of_ip() {
             let statistics = &link["stats64"];
             let mut set = |metric: &str, value: &Value| {
                 let series = format!("nettune_netdev_{metric}{{device=\"{device}\"}}");
-                expected.insert(series, value.as_f64().unwrap_or_else(|| panic!("{metric} of {device}: {value}")));
+                expected.insert(
+                    series,
+                    value.as_f64().unwrap_or_else(|| panic!("{metric} of {device}: {value}")),
+                );
             };
             for (ours, direction) in [("received", "rx"), ("transmitted", "tx")] {
                 for figure in ["packets", "bytes", "errors", "dropped"] {
@@ -290,7 +293,8 @@ fn neighbours_are_those_of_ip() {
         let mut expected = Samples::new();
         for (flag, family) in [("-4", "ipv4"), ("-6", "ipv6")] {
             for state in ["permanent", "incomplete", "failed", "stale", "reachable"] {
-                let series = format!("nettune_neighbour_entries_by_state{{family=\"{family}\",state=\"{state}\"}}");
+                let series =
+                    format!("nettune_neighbour_entries_by_state{{family=\"{family}\",state=\"{state}\"}}");
                 let listed = json(&namespace.run(&format!("ip -j {flag} neighbour show nud {state}")));
                 expected.insert(series, listed.as_array().unwrap().len() as f64);
             }
@@ -305,8 +309,10 @@ fn neighbours_are_those_of_ip() {
 fn rings_are_those_of_ethtool() {
     let exporter = Exporter::start(&[]);
     let found = samples(exporter.get("/metrics", &[]).text());
-    let rings = found.keys().filter_map(|series| series.strip_prefix("nettune_nic_ring_descriptors{device=\""));
-    let devices: std::collections::BTreeSet<_> = rings.filter_map(|labels| labels.split('"').next()).collect();
+    let rings =
+        found.keys().filter_map(|series| series.strip_prefix("nettune_nic_ring_descriptors{device=\""));
+    let devices: std::collections::BTreeSet<_> =
+        rings.filter_map(|labels| labels.split('"').next()).collect();
     if devices.is_empty() {
         skip("no device of this machine has rings; they are tested by fixture");
     }
@@ -314,7 +320,9 @@ fn rings_are_those_of_ethtool() {
         let output = Command::new("ethtool").args(["-g", device]).output().expect("ethtool is there");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (maximum, current) = text.split_once("Current hardware settings").unwrap();
-        for (part, metric) in [(maximum, "nettune_nic_ring_descriptors_limit"), (current, "nettune_nic_ring_descriptors")] {
+        for (part, metric) in
+            [(maximum, "nettune_nic_ring_descriptors_limit"), (current, "nettune_nic_ring_descriptors")]
+        {
             for (title, kind) in [("RX:", "rx"), ("TX:", "tx")] {
                 let line = part.lines().find_map(|line| line.strip_prefix(title)).unwrap();
                 let series = format!("{metric}{{device=\"{device}\",kind=\"{kind}\"}}");
@@ -335,7 +343,8 @@ fn computed_defaults_are_the_kernels() {
         let Some(labels) = series.strip_prefix("nettune_sysctl_default_value") else { continue };
         let running = found[&format!("nettune_sysctl_value{labels}")];
         // Held by the initial namespace, where somebody may have changed them.
-        let of_the_host = ["net.core.rmem", "net.core.wmem", "nf_conntrack_max", "nf_conntrack_buckets", "expect_max"];
+        let of_the_host =
+            ["net.core.rmem", "net.core.wmem", "nf_conntrack_max", "nf_conntrack_buckets", "expect_max"];
         if of_the_host.iter().any(|name| labels.contains(name)) {
             continue;
         }
@@ -371,7 +380,8 @@ fn an_ordinary_user_sees_every_source() {
     let program = scratch.path("nettune");
     std::fs::copy(nettune(&[]).get_program(), &program).unwrap();
     command.arg(&program).arg("--web.listen-address=127.0.0.1:0");
-    if !Command::new("setpriv").args(["--reuid=65534", "true"]).status().is_ok_and(|status| status.success()) {
+    if !Command::new("setpriv").args(["--reuid=65534", "true"]).status().is_ok_and(|status| status.success())
+    {
         return skip("not root: this run is already an ordinary user's");
     }
     let exporter = Exporter::launch(command);

@@ -25,16 +25,10 @@ fn it_says_what_it_is_when_it_starts() {
     let exporter = Exporter::start(&[]);
     let line = exporter.wait_for_log("listening");
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    assert!(
-        line.contains(&format!("version=\"{}\"", env!("CARGO_PKG_VERSION"))),
-        "{line}"
-    );
+    assert!(line.contains(&format!("version=\"{}\"", env!("CARGO_PKG_VERSION"))), "{line}");
     assert!(line.contains(&format!("kernel=\"{}\"", release.trim())), "{line}");
 
-    let json = Exporter::spawn(nettune(&[
-        "--web.listen-address=127.0.0.1:0",
-        "--log.format=json",
-    ]));
+    let json = Exporter::spawn(nettune(&["--web.listen-address=127.0.0.1:0", "--log.format=json"]));
     let line: serde_json::Value = serde_json::from_str(&json.wait_for_log("listening")).unwrap();
     assert_eq!(line["level"], "INFO");
     assert_eq!(line["kernel"], release.trim());
@@ -54,9 +48,7 @@ fn it_listens_on_several_addresses() {
 #[test]
 fn a_port_alone_takes_both_families() {
     let exporter = Exporter::launch(nettune(&["--web.listen-address=:0"]));
-    let Address::Tcp(address) = exporter.address() else {
-        panic!("a port is of TCP")
-    };
+    let Address::Tcp(address) = exporter.address() else { panic!("a port is of TCP") };
     let loopback = Address::Tcp((Ipv4Addr::LOCALHOST, address.port()).into());
     assert_eq!(loopback.get("/-/healthy", &[]).status, 200);
     // Where the kernel has no IPv6, IPv4 alone is listened on.
@@ -94,9 +86,7 @@ fn a_unix_socket_is_removed_at_the_end_and_replaced_when_stale() {
     let third = nettune(&[&flag]).output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&third.stderr).lines().last(),
-        Some(&*format!(
-            "nettune: {flag}: a file that is not a socket is in the way"
-        ))
+        Some(&*format!("nettune: {flag}: a file that is not a socket is in the way"))
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
@@ -113,9 +103,7 @@ fn it_takes_the_sockets_that_systemd_passes() {
         r#"LISTEN_PID=$$ LISTEN_FDS=2 exec "$0" --web.systemd-socket 3<&0 4>&1 </dev/null >/dev/null"#;
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_nettune")]);
-    command
-        .stdin(Stdio::from(OwnedFd::from(tcp)))
-        .stdout(Stdio::from(OwnedFd::from(unix)));
+    command.stdin(Stdio::from(OwnedFd::from(tcp))).stdout(Stdio::from(OwnedFd::from(unix)));
     let mut exporter = Exporter::launch(command);
     assert_eq!(address.get("/-/healthy", &[]).status, 200);
     assert_eq!(Address::Unix(path.clone()).get("/-/healthy", &[]).status, 200);
@@ -131,9 +119,7 @@ fn running_out_of_file_descriptors_is_survived() {
     command.args(["-c", script, env!("CARGO_BIN_EXE_nettune")]);
     let exporter = Exporter::launch(command);
     exporter.wait_until_ready();
-    let held: Vec<_> = (0..40)
-        .filter_map(|_| exporter.address().connect().ok())
-        .collect();
+    let held: Vec<_> = (0..40).filter_map(|_| exporter.address().connect().ok()).collect();
     exporter.wait_for_log("cannot accept connections: ");
     drop(held);
     assert_eq!(exporter.get("/-/healthy", &[]).status, 200);
@@ -145,10 +131,8 @@ fn a_hangup_reloads_the_file_if_it_is_good() {
     let file = scratch.file("nettune.yaml", "collectors:\n  disabled: [softnet]\n");
     let exporter = Exporter::start(&["--config.file", file.to_str().unwrap()]);
     let metric = |name: &str| value(exporter.get("/metrics", &[]).text(), name);
-    let (successful, timestamp) = (
-        "nettune_config_last_reload_successful",
-        "nettune_config_last_reload_success_timestamp_seconds",
-    );
+    let (successful, timestamp) =
+        ("nettune_config_last_reload_successful", "nettune_config_last_reload_success_timestamp_seconds");
     assert!(!has_source(&exporter, "softnet") && has_source(&exporter, "netstat"));
     let started = metric(timestamp).expect("the start counts as a reload");
     assert_eq!(metric(successful), Some(1.0));
@@ -156,13 +140,7 @@ fn a_hangup_reloads_the_file_if_it_is_good() {
     fs::write(&file, "collectors:\n  disabled: [nosuch]\n").unwrap();
     exporter.signal("HUP");
     let line = exporter.wait_for_log("not reloaded");
-    assert!(
-        line.contains(&format!(
-            "{}:2:14: collectors.disabled[0]: unknown",
-            file.display()
-        )),
-        "{line}"
-    );
+    assert!(line.contains(&format!("{}:2:14: collectors.disabled[0]: unknown", file.display())), "{line}");
     assert_eq!(metric(successful), Some(0.0));
     assert_eq!(metric(timestamp), Some(started));
     assert!(!has_source(&exporter, "softnet") && has_source(&exporter, "netstat"));
@@ -188,21 +166,13 @@ fn a_scrape_in_flight_is_finished_before_the_end() {
     exporter.wait_for_log("request");
     exporter.signal("TERM");
     exporter.wait_for_log("stopping");
-    let Address::Tcp(address) = exporter.address() else {
-        panic!("it listens on TCP")
-    };
-    eventually("it still accepts connections", || {
-        TcpStream::connect(address).is_err().then_some(())
-    });
+    let Address::Tcp(address) = exporter.address() else { panic!("it listens on TCP") };
+    eventually("it still accepts connections", || TcpStream::connect(address).is_err().then_some(()));
 
     let _open = gate.open();
     let answer = scrape.join().unwrap();
     assert_eq!(answer.status, 200);
-    assert!(
-        answer
-            .text()
-            .contains("nettune_collector_success{collector=\"softnet\"}")
-    );
+    assert!(answer.text().contains("nettune_collector_success{collector=\"softnet\"}"));
     assert_eq!(exporter.wait().code(), Some(0));
 }
 

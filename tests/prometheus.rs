@@ -44,7 +44,8 @@ impl Prometheus {
 
     fn get(&self, path: &str) -> Option<Value> {
         let url = format!("http://{}{path}", self.address);
-        let output = Command::new("curl").args(["-sf", "--max-time", "10", &url]).output().expect("curl is there");
+        let output =
+            Command::new("curl").args(["-sf", "--max-time", "10", &url]).output().expect("curl is there");
         serde_json::from_slice(&output.stdout).ok()
     }
 
@@ -104,7 +105,8 @@ fn every_sample_is_stored_as_it_was_served() {
         assert_eq!(prometheus.wait_for(&counter), 0.0, "{counter}");
     }
     let log = prometheus.log();
-    let complaints: Vec<_> = log.lines().filter(|line| line.contains("level=warn") || line.contains("level=error")).collect();
+    let complaints: Vec<_> =
+        log.lines().filter(|line| line.contains("level=warn") || line.contains("level=error")).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 
     // Values that do not move are equal to the byte.

@@ -16,9 +16,7 @@ const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0,\
 /// Names and labels, without values, which differ from scrape to scrape.
 fn series(exposition: &str) -> Vec<&str> {
     let lines = exposition.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| line.rsplit_once(' ').expect("a sample has a value").0)
-        .collect()
+    lines.map(|line| line.rsplit_once(' ').expect("a sample has a value").0).collect()
 }
 
 #[test]
@@ -34,11 +32,7 @@ fn pages_answer() {
         let response = exporter.get(path, &[]);
         assert_eq!(response.status, 200, "{path}");
         assert_eq!(response.header("content-type"), Some(content_type), "{path}");
-        assert!(
-            response.text().starts_with(beginning),
-            "{path}: {}",
-            response.text()
-        );
+        assert!(response.text().starts_with(beginning), "{path}: {}", response.text());
     }
 }
 
@@ -47,11 +41,7 @@ fn the_page_shows_every_source() {
     let exporter = Exporter::start(&[]);
     let page = exporter.get("/", &[]);
     for source in nettune::collect::SOURCES {
-        assert!(
-            page.text().contains(&format!("<code>{}</code>", source.name)),
-            "{}",
-            source.name
-        );
+        assert!(page.text().contains(&format!("<code>{}</code>", source.name)), "{}", source.name);
     }
     assert!(page.text().contains(env!("CARGO_PKG_VERSION")));
     assert!(page.text().contains("href=\"/metrics\""));
@@ -61,24 +51,15 @@ fn the_page_shows_every_source() {
 fn head_has_the_headers_of_get_and_no_body() {
     let exporter = Exporter::start(&[]);
     for path in ["/", "/metrics", "/-/healthy", "/-/ready", "/nosuch"] {
-        let (get, head) = (
-            exporter.get(path, &[]),
-            exporter.address().request("HEAD", path, &[]),
-        );
+        let (get, head) = (exporter.get(path, &[]), exporter.address().request("HEAD", path, &[]));
         assert_eq!(head.status, get.status, "{path}");
         assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
         assert!(head.header("content-length").is_some(), "{path}");
     }
     let mut connection = exporter.address().connect().unwrap();
-    connection
-        .send("HEAD", "/-/healthy", &[("Connection", "close")])
-        .unwrap();
+    connection.send("HEAD", "/-/healthy", &[("Connection", "close")]).unwrap();
     let bytes = connection.rest().unwrap();
-    assert!(
-        bytes.ends_with(b"\r\n\r\n"),
-        "{}",
-        String::from_utf8_lossy(&bytes)
-    );
+    assert!(bytes.ends_with(b"\r\n\r\n"), "{}", String::from_utf8_lossy(&bytes));
 }
 
 #[test]
@@ -86,9 +67,7 @@ fn other_methods_are_refused_and_bodies_not_read() {
     let exporter = Exporter::start(&[]);
     for path in ["/", "/metrics", "/-/healthy", "/-/ready"] {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"] {
-            let response = exporter
-                .address()
-                .request(method, path, &[("Content-Length", "1000000000")]);
+            let response = exporter.address().request(method, path, &[("Content-Length", "1000000000")]);
             assert_eq!(response.status, 405, "{method} {path}");
             assert_eq!(response.header("allow"), Some("GET, HEAD"), "{method} {path}");
         }
@@ -98,16 +77,7 @@ fn other_methods_are_refused_and_bodies_not_read() {
 #[test]
 fn unknown_paths_are_not_found() {
     let exporter = Exporter::start(&["--web.telemetry-path=/scrape"]);
-    for path in [
-        "/nosuch",
-        "/metrics",
-        "/-/",
-        "/scrape/",
-        "//",
-        "/-/ready/x",
-        "/Scrape",
-        "*",
-    ] {
+    for path in ["/nosuch", "/metrics", "/-/", "/scrape/", "//", "/-/ready/x", "/Scrape", "*"] {
         let response = exporter.get(path, &[]);
         assert_eq!(response.status, 404, "{path}");
         assert!(response.text().len() < 100);
@@ -127,10 +97,7 @@ fn the_format_is_the_one_the_client_prefers() {
         (Some("application/openmetrics-text"), OPEN_METRICS),
         (Some("application/openmetrics-text;version=0.0.1"), TEXT),
         (Some("application/openmetrics-text;q=0.3,text/plain;q=0.7"), TEXT),
-        (
-            Some("application/openmetrics-text;q=0.7,text/plain;q=0.3"),
-            OPEN_METRICS,
-        ),
+        (Some("application/openmetrics-text;q=0.7,text/plain;q=0.3"), OPEN_METRICS),
         (Some("application/openmetrics-text;q=0"), TEXT),
         (Some("text/html,application/xhtml+xml,*/*;q=0.8"), TEXT),
         (Some("nonsense"), TEXT),
@@ -138,11 +105,7 @@ fn the_format_is_the_one_the_client_prefers() {
         let headers: Vec<_> = accept.iter().map(|accept| ("Accept", *accept)).collect();
         let response = exporter.get("/metrics", &headers);
         assert_eq!(response.header("content-type"), Some(expected), "{accept:?}");
-        assert_eq!(
-            response.text().ends_with("# EOF\n"),
-            expected == OPEN_METRICS,
-            "{accept:?}"
-        );
+        assert_eq!(response.text().ends_with("# EOF\n"), expected == OPEN_METRICS, "{accept:?}");
     }
 }
 
@@ -159,9 +122,7 @@ fn a_compressed_answer_says_the_same() {
         assert_eq!(compressed.header("content-type"), plain.header("content-type"));
         assert_eq!(compressed.header("vary"), Some("accept, accept-encoding"));
         let mut decoded = String::new();
-        GzDecoder::new(&compressed.body[..])
-            .read_to_string(&mut decoded)
-            .unwrap();
+        GzDecoder::new(&compressed.body[..]).read_to_string(&mut decoded).unwrap();
         assert_eq!(series(&decoded), series(plain.text()));
         assert!(compressed.body.len() < plain.body.len());
     }
@@ -176,35 +137,24 @@ fn a_scrape_can_ask_for_some_sources() {
     let exporter = Exporter::start(&[]);
     for (query, expected) in [
         ("collect[]=softnet", &["softnet"][..]),
-        (
-            "collect%5B%5D=softnet&collect%5B%5D=netstat",
-            &["netstat", "softnet"],
-        ),
+        ("collect%5B%5D=softnet&collect%5B%5D=netstat", &["netstat", "softnet"]),
         ("collect[]=softnet&collect[]=softnet", &["softnet"]),
     ] {
         let response = exporter.get(&format!("/metrics?{query}"), &[]);
         assert_eq!(response.status, 200, "{query}");
-        let success = series(response.text())
-            .into_iter()
-            .filter(|series| series.contains("_collector_success"));
+        let success =
+            series(response.text()).into_iter().filter(|series| series.contains("_collector_success"));
         let expected: Vec<_> = expected
             .iter()
             .map(|name| format!("nettune_collector_success{{collector=\"{name}\"}}"))
             .collect();
         assert_eq!(success.collect::<Vec<_>>(), expected, "{query}");
     }
-    for query in [
-        "collect[]=nosuch",
-        "collect[]=softnet&collect[]=nosuch",
-        "collect%5B%5D=nosuch",
-    ] {
+    for query in ["collect[]=nosuch", "collect[]=softnet&collect[]=nosuch", "collect%5B%5D=nosuch"] {
         let response = exporter.get(&format!("/metrics?{query}"), &[]);
         assert_eq!(response.status, 400, "{query}");
         let text = response.text();
-        assert!(
-            text.starts_with("unknown collector \"nosuch\", expected one of "),
-            "{text}"
-        );
+        assert!(text.starts_with("unknown collector \"nosuch\", expected one of "), "{text}");
         assert!(text.contains("softnet") && text.ends_with('\n'), "{text}");
     }
 }
@@ -250,10 +200,7 @@ fn bytes_that_are_no_request_do_no_harm() {
     let wide = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(5_000));
     for (bytes, expected) in [
         (&b"nonsense\r\n\r\n"[..], "HTTP/1.1 400 "),
-        (
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello",
-            "HTTP/1.1 400 ",
-        ),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello", "HTTP/1.1 400 "),
         (b"GET / HTTP/9.9\r\n\r\n", "HTTP/1.1 "),
         (b"GET / HTTP/1.1\r\nX y\r\n\r\n", "HTTP/1.1 400 "),
         (long.as_bytes(), "HTTP/1.1 4"),
@@ -266,10 +213,7 @@ fn bytes_that_are_no_request_do_no_harm() {
         let answer = connection.rest().unwrap_or_default();
         let (sent, answer) = (String::from_utf8_lossy(bytes), String::from_utf8_lossy(&answer));
         // Bytes left unread make the kernel drop the answer, now and then.
-        assert!(
-            answer.is_empty() || answer.starts_with(expected),
-            "{sent:.60}: {answer}"
-        );
+        assert!(answer.is_empty() || answer.starts_with(expected), "{sent:.60}: {answer}");
     }
     let mut connection = exporter.address().connect().unwrap();
     connection.write(b"GET /-/healthy HTTP/1.0\r\n\r\n").unwrap();

@@ -225,10 +225,7 @@ impl Catalogue {
         for (index, parameter) in catalogue.parameters.iter().enumerate() {
             let problem = parameter.problem().or_else(|| {
                 let earlier = &catalogue.parameters[..index];
-                earlier
-                    .iter()
-                    .any(|other| other.name == parameter.name)
-                    .then_some("name: twice in the file")
+                earlier.iter().any(|other| other.name == parameter.name).then_some("name: twice in the file")
             });
             if let Some(problem) = problem {
                 return Err(format!("{}: {problem}", parameter.name));
@@ -262,20 +259,11 @@ impl Parameter {
     }
 
     fn default_problem(&self, row: &Default) -> Option<&'static str> {
-        let forms = [
-            row.value.is_some(),
-            row.values.is_some(),
-            row.text.is_some(),
-            row.rule.is_some(),
-        ];
+        let forms = [row.value.is_some(), row.values.is_some(), row.text.is_some(), row.rule.is_some()];
         if forms.iter().filter(|form| **form).count() != 1 {
             return Some("default: exactly one of value, values, text and rule is needed");
         }
-        if row
-            .values
-            .as_ref()
-            .is_some_and(|values| values.len() != self.fields.len())
-        {
+        if row.values.as_ref().is_some_and(|values| values.len() != self.fields.len()) {
             return Some("default: values are as many as fields");
         }
         let wrong = match self.kind {
@@ -319,9 +307,6 @@ mod tests {
             assert!(error.contains(expected), "{to}: {error}");
         }
         let twice = ENTRY.to_owned() + ENTRY.split_once("parameters:\n").unwrap().1;
-        assert_eq!(
-            Catalogue::parse(&twice).unwrap_err(),
-            "a.b: name: twice in the file"
-        );
+        assert_eq!(Catalogue::parse(&twice).unwrap_err(), "a.b: name: twice in the file");
     }
 }

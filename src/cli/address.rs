@@ -32,20 +32,13 @@ impl FromStr for ListenAddress {
             };
         }
         let (host, port) = text.rsplit_once(':').ok_or(EXPECTED)?;
-        let port = port
-            .parse()
-            .map_err(|_| "the port must be a number from 0 to 65535")?;
+        let port = port.parse().map_err(|_| "the port must be a number from 0 to 65535")?;
         if host.is_empty() {
             return Ok(Self::Port(port));
         }
         let number = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match number {
-            Some(number)
-                if number
-                    .split('%')
-                    .next()
-                    .is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()) =>
-            {
+            Some(number) if number.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()) => {
                 number
             }
             Some(_) => return Err("between brackets must be an IPv6 address"),
@@ -53,10 +46,7 @@ impl FromStr for ListenAddress {
             None if host.contains(['[', ']', '/', ' ']) => return Err(EXPECTED),
             None => host,
         };
-        Ok(Self::Host {
-            host: host.to_owned(),
-            port,
-        })
+        Ok(Self::Host { host: host.to_owned(), port })
     }
 }
 
@@ -98,10 +88,7 @@ mod tests {
             ("", FORM),
             ("10109", FORM),
             ("localhost", FORM),
-            (
-                "http://localhost:1",
-                "an IPv6 address must be in brackets: [::1]:10109",
-            ),
+            ("http://localhost:1", "an IPv6 address must be in brackets: [::1]:10109"),
             (":port", "the port must be a number from 0 to 65535"),
             (":65536", "the port must be a number from 0 to 65535"),
             (":-1", "the port must be a number from 0 to 65535"),

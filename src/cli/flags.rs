@@ -54,18 +54,10 @@ fn web() -> Vec<Arg> {
 fn paths() -> Vec<Arg> {
     let path = |name: &'static str| value(name, "DIR").value_parser(value_parser!(PathBuf));
     let args = vec![
-        path("path.procfs")
-            .default_value("/proc")
-            .help("Mount point of procfs"),
-        path("path.sysfs")
-            .default_value("/sys")
-            .help("Mount point of sysfs"),
-        path("path.rootfs")
-            .default_value("/")
-            .help("The host's root, for its configuration files"),
-        path("path.recorded")
-            .hide(true)
-            .help("Serve the netlink answers recorded in this folder"),
+        path("path.procfs").default_value("/proc").help("Mount point of procfs"),
+        path("path.sysfs").default_value("/sys").help("Mount point of sysfs"),
+        path("path.rootfs").default_value("/").help("The host's root, for its configuration files"),
+        path("path.recorded").hide(true).help("Serve the netlink answers recorded in this folder"),
     ];
     args.into_iter().map(|arg| arg.help_heading("Paths")).collect()
 }
@@ -73,10 +65,7 @@ fn paths() -> Vec<Arg> {
 fn sources() -> Vec<Arg> {
     let mut args = Vec::new();
     for source in SOURCES {
-        let (on, off) = (
-            format!("collector.{}", source.name),
-            format!("no-collector.{}", source.name),
-        );
+        let (on, off) = (format!("collector.{}", source.name), format!("no-collector.{}", source.name));
         args.push(switch(on).help(source.help));
         args.push(switch(off).hide(true));
     }
@@ -84,10 +73,10 @@ fn sources() -> Vec<Arg> {
         switch("collector.netstat.all").help("Export every counter of netstat and snmp, not only the curated ones"),
         value("collector.netdev.device-include", "REGEX")
             .value_parser(regex)
-            .help("Export only the devices whose name matches"),
+            .help("Export only devices whose name matches, in every source that knows devices"),
         value("collector.netdev.device-exclude", "REGEX")
             .value_parser(regex)
-            .help("Export all devices but those whose name matches [default: the plumbing of containers and virtual machines]"),
+            .help("Export all devices but those whose name matches, in every source that knows devices [default: the plumbing of containers and virtual machines]"),
     ]);
     let heading = "Sources (all are on; --no-collector.NAME switches one off)";
     args.into_iter().map(|arg| arg.help_heading(heading)).collect()
@@ -110,13 +99,11 @@ fn process() -> Vec<Arg> {
             .default_value("info")
             .help("Log what is at least this important"),
         value("log.format", "FORMAT")
-            .value_parser(formats.map(|format| {
-                if format == "json" {
-                    LogFormat::Json
-                } else {
-                    LogFormat::Text
-                }
-            }))
+            .value_parser(formats.map(
+                |format| {
+                    if format == "json" { LogFormat::Json } else { LogFormat::Text }
+                },
+            ))
             .default_value("text")
             .help("How log lines look on standard error"),
     ];
@@ -125,10 +112,7 @@ fn process() -> Vec<Arg> {
 
 /// Given twice, the later one wins, so that a unit's drop-in can append.
 fn value(name: &'static str, value_name: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name(value_name)
-        .overrides_with(name)
+    Arg::new(name).long(name).value_name(value_name).overrides_with(name)
 }
 
 fn switch(name: impl Into<String>) -> Arg {
@@ -143,10 +127,7 @@ fn switch(name: impl Into<String>) -> Arg {
 /// `web.listen-address` is `NETTUNE_WEB_LISTEN_ADDRESS`. An empty variable is
 /// one that is not set, as templates of units and pods produce them.
 fn with_environment(arg: Arg) -> Arg {
-    let variable = format!(
-        "NETTUNE_{}",
-        arg.get_id().as_str().to_uppercase().replace(['.', '-'], "_")
-    );
+    let variable = format!("NETTUNE_{}", arg.get_id().as_str().to_uppercase().replace(['.', '-'], "_"));
     if std::env::var_os(&variable).is_none_or(|value| value.is_empty()) {
         return arg;
     }
@@ -154,9 +135,7 @@ fn with_environment(arg: Arg) -> Arg {
 }
 
 fn telemetry_path(text: &str) -> Result<String, String> {
-    let plain = text
-        .bytes()
-        .all(|byte| byte.is_ascii_graphic() && !b"?#\"<>%".contains(&byte));
+    let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>%".contains(&byte));
     if !text.starts_with('/') || !plain {
         return Err("must start with / and consist of plain path characters".to_owned());
     }
@@ -207,11 +186,7 @@ impl<'a> Flags<'a> {
     pub(super) fn all<T: Any + Clone + Send + Sync>(&self, name: &str) -> Vec<T> {
         let values = |matches: &'a ArgMatches| matches.get_many::<T>(name).into_iter().flatten().cloned();
         let typed: Vec<T> = self.typed(name).flat_map(values).collect();
-        if typed.is_empty() {
-            values(self.root).collect()
-        } else {
-            typed
-        }
+        if typed.is_empty() { values(self.root).collect() } else { typed }
     }
 
     pub(super) fn is_set(&self, name: &str) -> bool {
@@ -221,15 +196,13 @@ impl<'a> Flags<'a> {
     /// Whether a source was switched on or off; `None` when nothing was said.
     pub(super) fn switch(&self, source: &str) -> Option<bool> {
         let (on, off) = (format!("collector.{source}"), format!("no-collector.{source}"));
-        let typed = [(&on, true), (&off, false)]
-            .into_iter()
-            .flat_map(|(name, value)| {
-                self.typed(name).map(move |matches| {
-                    // Those below stand after the command's name.
-                    let below = self.below.is_some_and(|below| std::ptr::eq(below, matches));
-                    ((below, matches.index_of(name)), value)
-                })
-            });
+        let typed = [(&on, true), (&off, false)].into_iter().flat_map(|(name, value)| {
+            self.typed(name).map(move |matches| {
+                // Those below stand after the command's name.
+                let below = self.below.is_some_and(|below| std::ptr::eq(below, matches));
+                ((below, matches.index_of(name)), value)
+            })
+        });
         if let Some((_, value)) = typed.max() {
             return Some(value);
         }
@@ -249,10 +222,7 @@ mod tests {
 
     #[test]
     fn a_bad_regex_is_one_line() {
-        assert_eq!(
-            regex("(").unwrap_err(),
-            "not a regular expression: unclosed group"
-        );
+        assert_eq!(regex("(").unwrap_err(), "not a regular expression: unclosed group");
         assert!(regex(r"^eth\d+$").is_ok());
     }
 

@@ -36,10 +36,7 @@ pub(super) fn read(
     for parameter in &CATALOGUE.parameters {
         let Some(path) = parameter.path() else { continue };
         if path.contains('*') {
-            for interface in ["all", "default"]
-                .into_iter()
-                .chain(interfaces.iter().map(String::as_str))
-            {
+            for interface in ["all", "default"].into_iter().chain(interfaces.iter().map(String::as_str)) {
                 let name = interface_name(&parameter.name, interface);
                 read(parameter, &path.replace('*', interface), name);
             }

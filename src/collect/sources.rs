@@ -2,7 +2,7 @@
 
 use super::Settings;
 use super::parameters;
-use crate::kernel::{Kernel, Result};
+use crate::kernel::{Kernel, Result, Root};
 use crate::model::devices::{Names, group_interrupts, group_qdiscs, name_counts};
 use crate::model::host::Facts;
 use crate::model::{Nic, Snapshot};
@@ -11,6 +11,16 @@ use crate::read::{
     softirqs, softnet, steering,
 };
 
+/// What the readers of sources work with.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) kernel: Kernel,
+    pub(super) settings: Settings,
+    /// Read once: the kernel sums them up anew at each reading, over every CPU
+    /// of every zone, and they hardly ever change.
+    pub(super) watermark_pages: Option<u64>,
+}
+
 /// One source of facts: a file, a netlink answer, or a few that belong together.
 #[derive(Debug)]
 pub struct Source {
@@ -18,146 +28,91 @@ pub struct Source {
     pub name: &'static str,
     /// What it is, for help and the landing page.
     pub help: &'static str,
-    pub(super) read: fn(&mut Kernel, &Settings, &mut Snapshot) -> Result<()>,
+    pub(super) read: fn(&mut Context, &mut Snapshot) -> Result<()>,
 }
 
 /// Every source, in the order in which they are read and shown. `host` is
 /// first: others derive limits and defaults from it.
 pub const SOURCES: &[Source] = &[
-    Source {
-        name: "host",
-        help: "kernel release, memory and CPUs",
-        read: read_host,
-    },
-    Source {
-        name: "snmp",
-        help: "/proc/net/snmp: IP, ICMP, TCP and UDP counters",
-        read: read_snmp,
-    },
-    Source {
-        name: "snmp6",
-        help: "/proc/net/snmp6: the same for IPv6",
-        read: read_snmp6,
-    },
-    Source {
-        name: "netstat",
-        help: "/proc/net/netstat: extended TCP and IP counters",
-        read: read_netstat,
-    },
-    Source {
-        name: "sockstat",
-        help: "sockets and socket memory beside their limits",
-        read: read_sockstat,
-    },
-    Source {
-        name: "sockstat6",
-        help: "/proc/net/sockstat6: IPv6 sockets",
-        read: read_sockstat6,
-    },
+    Source { name: "host", help: "kernel release, memory and CPUs", read: read_host },
+    Source { name: "snmp", help: "/proc/net/snmp: IP, ICMP, TCP and UDP counters", read: read_snmp },
+    Source { name: "snmp6", help: "/proc/net/snmp6: the same for IPv6", read: read_snmp6 },
+    Source { name: "netstat", help: "/proc/net/netstat: extended TCP and IP counters", read: read_netstat },
+    Source { name: "sockstat", help: "sockets and socket memory beside their limits", read: read_sockstat },
+    Source { name: "sockstat6", help: "/proc/net/sockstat6: IPv6 sockets", read: read_sockstat6 },
     Source {
         name: "softnet",
         help: "/proc/net/softnet_stat: the receive path of each CPU",
         read: read_softnet,
     },
-    Source {
-        name: "netdev",
-        help: "network devices: counters by cause, speed, queues",
-        read: read_netdev,
-    },
-    Source {
-        name: "qdisc",
-        help: "queueing disciplines: kinds, drops, backlog",
-        read: read_qdisc,
-    },
-    Source {
-        name: "ethtool",
-        help: "NIC rings, channels and drivers' loss counters",
-        read: read_ethtool,
-    },
-    Source {
-        name: "softirqs",
-        help: "/proc/softirqs: network softirqs of each CPU",
-        read: read_softirqs,
-    },
-    Source {
-        name: "cpu",
-        help: "/proc/stat: idle, softirq and stolen time of each CPU",
-        read: read_cpu,
-    },
+    Source { name: "netdev", help: "network devices: counters by cause, speed, queues", read: read_netdev },
+    Source { name: "qdisc", help: "queueing disciplines: kinds, drops, backlog", read: read_qdisc },
+    Source { name: "ethtool", help: "NIC rings, channels and drivers' loss counters", read: read_ethtool },
+    Source { name: "softirqs", help: "/proc/softirqs: network softirqs of each CPU", read: read_softirqs },
+    Source { name: "cpu", help: "/proc/stat: idle, softirq and stolen time of each CPU", read: read_cpu },
     Source {
         name: "interrupts",
         help: "/proc/interrupts: which CPUs serve which NIC",
         read: read_interrupts,
     },
-    Source {
-        name: "steering",
-        help: "RPS, RFS and XPS of each queue",
-        read: read_steering,
-    },
-    Source {
-        name: "conntrack",
-        help: "connection tracking table and statistics",
-        read: read_conntrack,
-    },
-    Source {
-        name: "neighbour",
-        help: "neighbour tables beside their limits",
-        read: read_neighbour,
-    },
-    Source {
-        name: "route",
-        help: "addresses and routes of each device",
-        read: read_route,
-    },
-    Source {
-        name: "sysctl",
-        help: "every parameter of the catalogue",
-        read: read_sysctl,
-    },
-    Source {
-        name: "process",
-        help: "the exporter's own process",
-        read: read_process,
-    },
+    Source { name: "steering", help: "RPS, RFS and XPS of each queue", read: read_steering },
+    Source { name: "conntrack", help: "connection tracking table and statistics", read: read_conntrack },
+    Source { name: "neighbour", help: "neighbour tables beside their limits", read: read_neighbour },
+    Source { name: "route", help: "addresses and routes of each device", read: read_route },
+    Source { name: "sysctl", help: "every parameter of the catalogue", read: read_sysctl },
+    Source { name: "process", help: "the exporter's own process", read: read_process },
 ];
 
-fn read_host(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
-    snapshot.facts = Some(Facts::new(host::read(kernel)?, kernel.constants()));
+fn read_host(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.facts = Some(facts(context)?);
     Ok(())
 }
 
-fn read_snmp(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn facts(context: &mut Context) -> Result<Facts> {
+    let Context { kernel, watermark_pages, .. } = context;
+    let watermark_pages = *watermark_pages.get_or_insert_with(|| host::read_watermarks(kernel));
+    Ok(Facts::new(host::read(kernel)?, watermark_pages, kernel.constants().clone()))
+}
+
+fn read_snmp(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.snmp = Some(counters::read_snmp(kernel)?);
     Ok(())
 }
 
-fn read_snmp6(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_snmp6(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.snmp6 = Some(counters::read_snmp6(kernel)?);
     Ok(())
 }
 
-fn read_netstat(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_netstat(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.netstat = Some(counters::read_netstat(kernel)?);
     Ok(())
 }
 
-fn read_sockstat(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_sockstat(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.sockstat = Some(sockstat::read(kernel)?);
     snapshot.socket_limits = Some(sockstat::read_limits(kernel)?);
     Ok(())
 }
 
-fn read_sockstat6(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_sockstat6(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.sockstat6 = Some(sockstat::read6(kernel)?);
     Ok(())
 }
 
-fn read_softnet(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_softnet(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.softnet = Some(softnet::read(kernel)?);
     Ok(())
 }
 
-fn read_netdev(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_netdev(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let Context { kernel, settings, .. } = context;
     let mut found = links::read(kernel)?;
     snapshot.names = Some(Names::new(&found));
     let all = found.len();
@@ -170,21 +125,24 @@ fn read_netdev(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot
     Ok(())
 }
 
-/// Names of devices: from the devices already read, or asked for now when that
-/// source is off or failed. Netlink comes first: sysfs may be mounted for
-/// another network namespace.
+/// Names of all devices: those already read, or asked for now when that source
+/// is off or failed; by sysfs when netlink has no answer.
 fn names<'a>(kernel: &mut Kernel, snapshot: &'a mut Snapshot) -> Result<&'a Names> {
     if snapshot.names.is_none() {
         let names = match links::read(kernel) {
             Ok(links) => Names::new(&links),
-            Err(_) => Names::from_pairs(links::read_indices(kernel)?),
+            Err(error) => match links::read_indices(kernel) {
+                Ok(pairs) if !pairs.is_empty() => Names::from_pairs(pairs),
+                _ => return Err(error),
+            },
         };
         snapshot.names = Some(names);
     }
     Ok(snapshot.names.get_or_insert_default())
 }
 
-fn read_qdisc(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_qdisc(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let Context { kernel, settings, .. } = context;
     let found = qdiscs::read(kernel)?;
     let mut groups = group_qdiscs(&found, names(kernel, snapshot)?);
     groups.retain(|group| settings.devices.keeps(&group.device));
@@ -194,7 +152,8 @@ fn read_qdisc(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot)
 
 /// Rings and channels come over ethtool netlink (5.6), the drivers' counters by
 /// an older way; the source is absent when there is none of them.
-fn read_ethtool(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_ethtool(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let Context { kernel, settings, .. } = context;
     let mut found = Nic::default();
     let mut result = Ok(());
     let mut keep = |all: Result<Vec<nic::Settings>>| match all {
@@ -209,7 +168,7 @@ fn read_ethtool(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapsho
     };
     found.rings = keep(nic::read_rings(kernel));
     found.channels = keep(nic::read_channels(kernel));
-    for device in devices(kernel, settings).unwrap_or_default() {
+    for device in devices(kernel, settings, snapshot).unwrap_or_default() {
         if interrupts::read_owner(kernel, &device).is_none() {
             continue;
         }
@@ -227,30 +186,31 @@ fn read_ethtool(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapsho
     }
 }
 
-fn read_softirqs(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_softirqs(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.softirqs = Some(softirqs::read(kernel)?);
     Ok(())
 }
 
-fn read_cpu(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_cpu(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.cpus = Some(cpu::read(kernel)?);
     Ok(())
 }
 
-fn read_interrupts(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
-    let devices = devices(kernel, settings)?;
-    let owners: Vec<_> = devices
-        .iter()
-        .filter_map(|device| interrupts::read_owner(kernel, device))
-        .collect();
-    let found = interrupts::read(kernel)?;
+fn read_interrupts(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let Context { kernel, settings, .. } = context;
+    let devices = devices(kernel, settings, snapshot)?;
+    let owners: Vec<_> = devices.iter().filter_map(|device| interrupts::read_owner(kernel, device)).collect();
+    let found = interrupts::read(kernel, &owners)?;
     snapshot.interrupts = Some(group_interrupts(&found, &owners));
     Ok(())
 }
 
-fn read_steering(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_steering(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let Context { kernel, settings, .. } = context;
     let mut found = Vec::new();
-    for device in devices(kernel, settings)? {
+    for device in devices(kernel, settings, snapshot)? {
         match steering::read(kernel, &device) {
             Ok(queues) => found.push((device, queues)),
             // The device went away after it was listed, or is listed without
@@ -263,26 +223,34 @@ fn read_steering(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapsh
     Ok(())
 }
 
-/// Devices that sysfs shows and the filter keeps.
-fn devices(kernel: &Kernel, settings: &Settings) -> Result<Vec<String>> {
-    let mut names = kernel.roots().list(crate::kernel::Root::Sys, "class/net")?;
+/// Devices that sysfs shows and the filter keeps. Sysfs may be mounted for
+/// another network namespace; where netlink says which devices this one has,
+/// others are left out.
+fn devices(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<Vec<String>> {
+    let mut names = kernel.roots().list(Root::Sys, "class/net")?;
     names.retain(|name| settings.devices.keeps(name));
+    if let Ok(here) = self::names(kernel, snapshot) {
+        names.retain(|name| here.contains(name));
+    }
     Ok(names)
 }
 
-fn read_conntrack(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_conntrack(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     let (found, result) = conntrack::read(kernel);
     snapshot.conntrack = found;
     result
 }
 
-fn read_neighbour(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_neighbour(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     let (tables, result) = neighbours::read(kernel);
     snapshot.neighbours = Some(tables);
     result
 }
 
-fn read_route(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_route(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let Context { kernel, settings, .. } = context;
     let addresses = addresses::read_addresses(kernel)?;
     let routes = addresses::read_routes(kernel);
     let names = names(kernel, snapshot)?;
@@ -294,19 +262,17 @@ fn read_route(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot)
     Ok(())
 }
 
-fn read_sysctl(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<()> {
-    let facts = match &snapshot.facts {
-        Some(facts) => Some(facts.clone()),
-        None => host::read(kernel)
-            .ok()
-            .map(|host| Facts::new(host, kernel.constants())),
-    };
+fn read_sysctl(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    // Defaults are left out when the host cannot be told; values are not.
+    let facts = snapshot.facts.clone().or_else(|| facts(context).ok());
+    let Context { kernel, settings, .. } = context;
     let (states, result) = parameters::read(kernel, settings, facts.as_ref());
     snapshot.parameters = Some(states);
     result
 }
 
-fn read_process(kernel: &mut Kernel, _: &Settings, snapshot: &mut Snapshot) -> Result<()> {
+fn read_process(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let kernel = &mut context.kernel;
     snapshot.process = Some(process::read(kernel)?);
     Ok(())
 }

@@ -130,25 +130,17 @@ impl Visitor<'_> for SourceNameVisitor {
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SourceName, E> {
         let known = SOURCES.iter().map(|source| source.name);
-        known
-            .clone()
-            .find(|name| *name == text)
-            .map(SourceName)
-            .ok_or_else(|| {
-                let known = known.collect::<Vec<_>>().join(", ");
-                E::custom(format!("unknown collector `{text}`, expected one of {known}"))
-            })
+        known.clone().find(|name| *name == text).map(SourceName).ok_or_else(|| {
+            let known = known.collect::<Vec<_>>().join(", ");
+            E::custom(format!("unknown collector `{text}`, expected one of {known}"))
+        })
     }
 }
 
 impl File {
     /// Names of the sources that the file switches off.
     pub(super) fn disabled(&self) -> impl Iterator<Item = &'static str> {
-        self.collectors
-            .iter()
-            .flat_map(|collectors| &collectors.disabled)
-            .flatten()
-            .map(|name| name.0)
+        self.collectors.iter().flat_map(|collectors| &collectors.disabled).flatten().map(|name| name.0)
     }
 
     /// The device filter, when the file has one.
@@ -159,10 +151,7 @@ impl File {
 
 /// Reads and checks a file.
 pub(super) fn read(path: &Path) -> Result<File, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
     parse(&text).map_err(|(line, column, problem)| Error::Invalid {
         path: path.into(),
         line,
@@ -173,23 +162,14 @@ pub(super) fn read(path: &Path) -> Result<File, Error> {
 
 fn parse(text: &str) -> Result<File, (usize, usize, String)> {
     // A file of comments alone is no document for the parser.
-    if text
-        .lines()
-        .all(|line| line.trim_start().is_empty() || line.trim_start().starts_with('#'))
-    {
+    if text.lines().all(|line| line.trim_start().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(File::default());
     }
-    serde_yaml::from_str::<Option<File>>(text)
-        .map(Option::unwrap_or_default)
-        .map_err(|error| {
-            let (line, column) = error
-                .location()
-                .map_or((1, 1), |place| (place.line(), place.column()));
-            let problem = error
-                .to_string()
-                .replacen(&format!(" at line {line} column {column}"), "", 1);
-            (line, column, problem)
-        })
+    serde_yaml::from_str::<Option<File>>(text).map(Option::unwrap_or_default).map_err(|error| {
+        let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
+        let problem = error.to_string().replacen(&format!(" at line {line} column {column}"), "", 1);
+        (line, column, problem)
+    })
 }
 
 #[cfg(test)]
@@ -198,14 +178,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_left_to_the_defaults() {
-        for text in [
-            "",
-            "# devices:\n",
-            "---\n",
-            "devices:\n",
-            "devices: {}\ncollectors:\n  disabled:\n",
-            "{}",
-        ] {
+        for text in
+            ["", "# devices:\n", "---\n", "devices:\n", "devices: {}\ncollectors:\n  disabled:\n", "{}"]
+        {
             let file = parse(text).unwrap_or_else(|problem| panic!("{text:?}: {problem:?}"));
             assert_eq!(file.disabled().count(), 0, "{text:?}");
             assert!(file.devices().is_none(), "{text:?}");
@@ -228,24 +203,14 @@ mod tests {
     #[test]
     fn problems_say_where_and_what_was_expected() {
         for (text, line, column, expected) in [
-            (
-                "device: 1\n",
-                1,
-                1,
-                "unknown field `device`, expected `devices` or `collectors`",
-            ),
+            ("device: 1\n", 1, 1, "unknown field `device`, expected `devices` or `collectors`"),
             (
                 "devices:\n  include: a\nfoo: b\n",
                 3,
                 1,
                 "unknown field `foo`, expected `devices` or `collectors`",
             ),
-            (
-                "- a\n",
-                1,
-                1,
-                "invalid type: sequence, expected a mapping with devices or collectors",
-            ),
+            ("- a\n", 1, 1, "invalid type: sequence, expected a mapping with devices or collectors"),
             (
                 "devices: 7\n",
                 1,
@@ -258,30 +223,15 @@ mod tests {
                 3,
                 "devices: unknown field `foo`, expected `include` or `exclude`",
             ),
-            (
-                "devices:\n  include: (\n",
-                2,
-                12,
-                "devices.include: not a regular expression: unclosed group",
-            ),
+            ("devices:\n  include: (\n", 2, 12, "devices.include: not a regular expression: unclosed group"),
             (
                 "devices:\n  include: [1]\n",
                 2,
                 12,
                 "devices.include: invalid type: sequence, expected a regular expression",
             ),
-            (
-                "devices:\n  include: a\n  include: b\n",
-                2,
-                3,
-                "devices: duplicate field `include`",
-            ),
-            (
-                "devices:\n  include: a\ndevices:\n",
-                1,
-                1,
-                "duplicate field `devices`",
-            ),
+            ("devices:\n  include: a\n  include: b\n", 2, 3, "devices: duplicate field `include`"),
+            ("devices:\n  include: a\ndevices:\n", 1, 1, "duplicate field `devices`"),
             (
                 "devices:\n  include: a\n  exclude: b\n",
                 2,
@@ -300,12 +250,7 @@ mod tests {
                 13,
                 "collectors: invalid type: sequence, expected a mapping with disabled",
             ),
-            (
-                "devices: {\n",
-                2,
-                1,
-                "did not find expected node content, while parsing a flow node",
-            ),
+            ("devices: {\n", 2, 1, "did not find expected node content, while parsing a flow node"),
             (
                 "devices:\n  include: \"(\n",
                 3,
@@ -325,15 +270,9 @@ mod tests {
         let (line, column, problem) = parse(&text).expect_err("nope is unknown");
         assert_eq!((line, column), (4, 7));
         let expected = "collectors.disabled[1]: unknown collector `nope`, expected one of ";
-        assert!(
-            problem.starts_with(expected) && problem.contains(source.name),
-            "{problem}"
-        );
+        assert!(problem.starts_with(expected) && problem.contains(source.name), "{problem}");
         assert_eq!(
-            parse(&text.replace("    - nope\n", ""))
-                .unwrap()
-                .disabled()
-                .collect::<Vec<_>>(),
+            parse(&text.replace("    - nope\n", "")).unwrap().disabled().collect::<Vec<_>>(),
             [source.name]
         );
     }

@@ -14,10 +14,7 @@ pub struct ReloadState {
 impl ReloadState {
     /// The state after a good start, which is the first success.
     pub fn started() -> Self {
-        let state = Self {
-            successful: AtomicBool::new(true),
-            timestamp: AtomicU64::new(0),
-        };
+        let state = Self { successful: AtomicBool::new(true), timestamp: AtomicU64::new(0) };
         state.record(true);
         state
     }
@@ -26,8 +23,7 @@ impl ReloadState {
     pub fn record(&self, successful: bool) {
         if successful {
             let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.timestamp
-                .store(since_epoch.as_secs_f64().to_bits(), Ordering::Relaxed);
+            self.timestamp.store(since_epoch.as_secs_f64().to_bits(), Ordering::Relaxed);
         }
         self.successful.store(successful, Ordering::Relaxed);
     }

@@ -22,29 +22,19 @@ const COUNTER_LIMIT: usize = 1 << 16;
 
 /// Appends `name: value` lines to `text`.
 pub(super) fn read(device: &str, text: &mut Vec<u8>) -> Result<()> {
-    let with_device = |source| Error::Ioctl {
-        what: "driver statistics",
-        device: device.into(),
-        source,
-    };
+    let with_device = |source| Error::Ioctl { what: "driver statistics", device: device.into(), source };
     let socket = open_socket().map_err(with_device)?;
     let ask = |buffer: &mut Vec<u64>| ioctl(&socket, device, buffer).map_err(with_device);
 
     // struct ethtool_sset_info { u32 cmd, reserved; u64 sset_mask; u32 data[1]; }
     let mut info = vec![word(ETHTOOL_GSSET_INFO, 0), 1 << ETH_SS_STATS, 0];
     ask(&mut info)?;
-    let count = if info[1] == 0 {
-        0
-    } else {
-        halves(info[2])[0] as usize
-    };
+    let count = if info[1] == 0 { 0 } else { halves(info[2])[0] as usize };
     if count == 0 {
         return Err(with_device(io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
     }
     if count > COUNTER_LIMIT {
-        return Err(with_device(io::Error::other(format!(
-            "{count} counters are not believed"
-        ))));
+        return Err(with_device(io::Error::other(format!("{count} counters are not believed"))));
     }
 
     // struct ethtool_gstrings { u32 cmd, string_set, len; u8 data[]; }, with
@@ -113,9 +103,5 @@ fn ioctl(socket: &File, device: &str, buffer: &mut [u64]) -> io::Result<()> {
     // values, for which the caller left twice the room of the count the same
     // driver stated just before.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

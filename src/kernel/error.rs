@@ -116,20 +116,12 @@ impl Malformed {
     /// `line` counts from 1; `found` is shortened and need not be UTF-8.
     pub fn new(line: usize, item: impl Into<String>, expected: &'static str, found: &[u8]) -> Self {
         let shown = &found[..found.len().min(FOUND_LIMIT)];
-        Self {
-            line,
-            item: item.into(),
-            expected,
-            found: String::from_utf8_lossy(shown).into_owned(),
-        }
+        Self { line, item: item.into(), expected, found: String::from_utf8_lossy(shown).into_owned() }
     }
 
     /// The error with the path it happened in.
     pub fn at(self, path: impl Into<PathBuf>) -> Error {
-        Error::Malformed {
-            path: path.into(),
-            source: self,
-        }
+        Error::Malformed { path: path.into(), source: self }
     }
 }
 
@@ -138,10 +130,7 @@ mod tests {
     use super::*;
 
     fn io(errno: i32) -> Error {
-        Error::Io {
-            path: "net/x".into(),
-            source: io::Error::from_raw_os_error(errno),
-        }
+        Error::Io { path: "net/x".into(), source: io::Error::from_raw_os_error(errno) }
     }
 
     #[test]

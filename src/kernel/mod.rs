@@ -39,11 +39,7 @@ enum Source {
 impl Kernel {
     /// The running kernel, seen through `roots`.
     pub fn live(roots: Roots) -> Self {
-        Self::new(
-            roots,
-            Source::Live(netlink::Sockets::default()),
-            Constants::live(),
-        )
+        Self::new(roots, Source::Live(netlink::Sockets::default()), Constants::live())
     }
 
     /// A recording: files below `roots`, and in `directory` what is not a file
@@ -54,21 +50,11 @@ impl Kernel {
     /// `constants` is missing or malformed.
     pub fn recorded(roots: Roots, directory: &Path) -> Result<Self> {
         let constants = Constants::recorded(&directory.join("constants"))?;
-        Ok(Self::new(
-            roots,
-            Source::Recorded(directory.to_owned()),
-            constants,
-        ))
+        Ok(Self::new(roots, Source::Recorded(directory.to_owned()), constants))
     }
 
     fn new(roots: Roots, source: Source, constants: Constants) -> Self {
-        Self {
-            roots,
-            source,
-            constants,
-            interrupted_dumps: 0,
-            buffer: Vec::new(),
-        }
+        Self { roots, source, constants, interrupted_dumps: 0, buffer: Vec::new() }
     }
 
     /// Files below the procfs and sysfs mounts.
@@ -76,9 +62,9 @@ impl Kernel {
         &self.roots
     }
 
-    /// Page size, clock ticks and tick rate.
-    pub fn constants(&self) -> Constants {
-        self.constants
+    /// Page size, clock ticks, tick rate and architecture.
+    pub fn constants(&self) -> &Constants {
+        &self.constants
     }
 
     /// The bytes of a file.
@@ -145,10 +131,7 @@ impl Kernel {
         match &self.source {
             Source::Live(_) => driver_statistics::read(device, &mut self.buffer)?,
             Source::Recorded(directory) => {
-                roots::read_file(
-                    &directory.join("driver-statistics").join(device),
-                    &mut self.buffer,
-                )?;
+                roots::read_file(&directory.join("driver-statistics").join(device), &mut self.buffer)?;
             }
         }
         Ok(&self.buffer)

@@ -49,14 +49,10 @@ impl Sockets {
             self.open.retain(|(protocol, _)| *protocol != request.protocol());
         }
         answer.map_err(|failure| match failure {
-            Failure::TooLarge => Error::AnswerTooLarge {
-                request: request.name(),
-                limit: ANSWER_LIMIT,
-            },
-            Failure::Io(source) => Error::Netlink {
-                request: request.name(),
-                source: interpret(request, source),
-            },
+            Failure::TooLarge => Error::AnswerTooLarge { request: request.name(), limit: ANSWER_LIMIT },
+            Failure::Io(source) => {
+                Error::Netlink { request: request.name(), source: interpret(request, source) }
+            }
         })
     }
 
@@ -127,11 +123,7 @@ impl From<io::ErrorKind> for Failure {
 /// (net/netfilter/nfnetlink.c:nfnetlink_rcv_msg, 5.10-6.18); that is absence.
 fn interpret(request: Request, source: io::Error) -> io::Error {
     let unknown = request.protocol() == NETLINK_NETFILTER && source.raw_os_error() == Some(libc::EINVAL);
-    if unknown {
-        io::Error::from_raw_os_error(libc::EPROTONOSUPPORT)
-    } else {
-        source
-    }
+    if unknown { io::Error::from_raw_os_error(libc::EPROTONOSUPPORT) } else { source }
 }
 
 fn ethtool_payload(request: Request) -> Vec<u8> {
@@ -171,11 +163,7 @@ impl Connection {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self {
-            socket,
-            sequence: 0,
-            datagram: Vec::with_capacity(DATAGRAM),
-        })
+        Ok(Self { socket, sequence: 0, datagram: Vec::with_capacity(DATAGRAM) })
     }
 
     fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
@@ -287,11 +275,7 @@ impl<'a> Attribute<'a> {
 
     /// A NUL-terminated string.
     pub fn string(&self) -> String {
-        let end = self
-            .value
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(self.value.len());
+        let end = self.value.iter().position(|byte| *byte == 0).unwrap_or(self.value.len());
         String::from_utf8_lossy(&self.value[..end]).into_owned()
     }
 }
@@ -316,12 +300,7 @@ pub fn messages(bytes: &[u8]) -> impl Iterator<Item = std::result::Result<Messag
         }
         number += 1;
         let Ok(buffer) = NetlinkBuffer::new_checked(rest) else {
-            let bad = Malformed::new(
-                number,
-                "netlink header",
-                "a message of the length it states",
-                rest,
-            );
+            let bad = Malformed::new(number, "netlink header", "a message of the length it states", rest);
             rest = &[];
             return Some(Err(bad));
         };

@@ -33,11 +33,7 @@ pub struct Roots {
 
 impl Default for Roots {
     fn default() -> Self {
-        Self {
-            proc: "/proc".into(),
-            sys: "/sys".into(),
-            rootfs: "/".into(),
-        }
+        Self { proc: "/proc".into(), sys: "/sys".into(), rootfs: "/".into() }
     }
 }
 
@@ -66,10 +62,7 @@ impl Roots {
         buffer: &mut Vec<u8>,
     ) -> Result<bool> {
         let path = self.path(root, relative);
-        let with_path = |source| Error::Io {
-            path: path.clone(),
-            source,
-        };
+        let with_path = |source| Error::Io { path: path.clone(), source };
         let file = File::open(&path).map_err(with_path)?;
         let mode = file.metadata().map_err(with_path)?.permissions().mode();
         read_open(file, &path, buffer)?;
@@ -80,10 +73,7 @@ impl Roots {
     /// since the kernel's own names here are ASCII.
     pub fn list(&self, root: Root, relative: impl AsRef<Path>) -> Result<Vec<String>> {
         let path = self.path(root, relative);
-        let with_path = |source| Error::Io {
-            path: path.clone(),
-            source,
-        };
+        let with_path = |source| Error::Io { path: path.clone(), source };
         let mut names = Vec::new();
         for entry in fs::read_dir(&path).map_err(with_path)? {
             if let Ok(name) = entry.map_err(with_path)?.file_name().into_string() {
@@ -98,19 +88,13 @@ impl Roots {
     pub fn link_name(&self, root: Root, relative: impl AsRef<Path>) -> Result<String> {
         let path = self.path(root, relative);
         let target = fs::read_link(&path).map_err(|source| Error::Io { path, source })?;
-        Ok(target
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default())
+        Ok(target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
     }
 }
 
 /// Replaces `buffer` by the bytes of `path`.
 pub(super) fn read_file(path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
-    let file = File::open(path).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     read_open(file, path, buffer)
 }
 
@@ -121,16 +105,10 @@ fn read_open(file: File, path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
         Ok(size) if size > FILE_LIMIT => {
             // Give the memory back: the buffer is used again for small files.
             *buffer = Vec::new();
-            Err(Error::TooLarge {
-                path: path.into(),
-                limit: FILE_LIMIT,
-            })
+            Err(Error::TooLarge { path: path.into(), limit: FILE_LIMIT })
         }
         Ok(_) => Ok(()),
-        Err(source) => Err(Error::Io {
-            path: path.into(),
-            source: interpret(source),
-        }),
+        Err(source) => Err(Error::Io { path: path.into(), source: interpret(source) }),
     }
 }
 
@@ -149,22 +127,14 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_absent_and_names_its_path() {
-        let error = Roots::default()
-            .read(Root::Proc, "net/no-such-file", &mut Vec::new())
-            .unwrap_err();
+        let error = Roots::default().read(Root::Proc, "net/no-such-file", &mut Vec::new()).unwrap_err();
         assert!(error.is_absent());
-        assert!(
-            error.to_string().starts_with("/proc/net/no-such-file: "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("/proc/net/no-such-file: "), "{error}");
     }
 
     #[test]
     fn an_endless_file_stops_at_the_limit() {
-        let roots = Roots {
-            proc: "/dev".into(),
-            ..Roots::default()
-        };
+        let roots = Roots { proc: "/dev".into(), ..Roots::default() };
         let mut buffer = Vec::new();
         let error = roots.read(Root::Proc, "zero", &mut buffer).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");

@@ -23,11 +23,8 @@ const MEMORY_PRESSURE_TIME: Metric = counter(
     &[],
     "Time under TCP memory pressure (TcpExtTCPMemoryPressuresChrono, milliseconds made seconds).",
 );
-const ESTABLISHED: Metric = gauge(
-    "nettune_tcp_established",
-    &[],
-    "Connections in ESTABLISHED or CLOSE_WAIT (TcpCurrEstab).",
-);
+const ESTABLISHED: Metric =
+    gauge("nettune_tcp_established", &[], "Connections in ESTABLISHED or CLOSE_WAIT (TcpCurrEstab).");
 const NETSTAT: Metric = counter(
     "nettune_netstat_total",
     &["group", "name"],
@@ -62,10 +59,7 @@ macro_rules! both {
 /// One counter without labels.
 macro_rules! one {
     ($name:literal, $help:literal, $group:literal $kernel:literal) => {
-        Curated {
-            metric: counter($name, &[], $help),
-            from: &[("", $group, $kernel)],
-        }
+        Curated { metric: counter($name, &[], $help), from: &[("", $group, $kernel)] }
     };
 }
 
@@ -185,27 +179,18 @@ const CURATED: &[Curated] = &[
     },
 ];
 
-pub(super) fn metrics() -> impl Iterator<Item = &'static Metric> {
-    CURATED.iter().map(|curated| &curated.metric).chain([
-        &MEMORY_PRESSURE_TIME,
-        &RETRANSMIT_RATIO,
-        &ESTABLISHED,
-        &NETSTAT,
-    ])
+pub(super) fn metrics() -> Vec<&'static Metric> {
+    let curated = CURATED.iter().map(|curated| &curated.metric);
+    curated.chain([&MEMORY_PRESSURE_TIME, &RETRANSMIT_RATIO, &ESTABLISHED, &NETSTAT]).collect()
 }
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
-    let sources: Vec<&Counters> = [&snapshot.snmp, &snapshot.snmp6, &snapshot.netstat]
-        .into_iter()
-        .flatten()
-        .collect();
+    let sources: Vec<&Counters> =
+        [&snapshot.snmp, &snapshot.snmp6, &snapshot.netstat].into_iter().flatten().collect();
     let value = |group: &str, name: &str| sources.iter().find_map(|counters| counters.get(group, name));
     for Curated { metric, from } in CURATED {
         if metric.labels.is_empty() {
-            out.single(
-                metric,
-                from.iter().find_map(|(_, group, name)| value(group, name)),
-            )?;
+            out.single(metric, from.iter().find_map(|(_, group, name)| value(group, name)))?;
         } else {
             let samples = from
                 .iter()
@@ -222,10 +207,7 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         let rest = sources.iter().flat_map(|counters| counters.iter());
         let rest = rest
             .filter(|(group, name, _)| !is_curated(group, name) && !NOT_COUNTERS.contains(&(group, name)));
-        out.family(
-            &NETSTAT,
-            rest.map(|(group, name, value)| ([Label::from(group), name.into()], value)),
-        )?;
+        out.family(&NETSTAT, rest.map(|(group, name, value)| ([Label::from(group), name.into()], value)))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::writer::{Metric, Writer, counter, gauge, info};
+use crate::REVISION;
 use crate::catalogue::CATALOGUE;
 use crate::model::{Outcome, Snapshot};
 
@@ -15,11 +16,8 @@ pub struct Serving {
     pub reload_timestamp: f64,
 }
 
-const BUILD_INFO: Metric = info(
-    "nettune_build_info",
-    &["version", "revision"],
-    "Version and source revision of this exporter.",
-);
+const BUILD_INFO: Metric =
+    info("nettune_build_info", &["version", "revision"], "Version and source revision of this exporter.");
 const CATALOGUE_VERSION: Metric = gauge(
     "nettune_catalogue_version",
     &[],
@@ -35,11 +33,8 @@ const ABSENT: Metric = gauge(
     &["collector"],
     "1 when the source does not exist on this kernel or host.",
 );
-const DURATION: Metric = gauge(
-    "nettune_collector_duration_seconds",
-    &["collector"],
-    "How long reading the source took.",
-);
+const DURATION: Metric =
+    gauge("nettune_collector_duration_seconds", &["collector"], "How long reading the source took.");
 const RELOAD_SUCCESSFUL: Metric = gauge(
     "nettune_config_last_reload_successful",
     &[],
@@ -55,82 +50,51 @@ const INTERRUPTED_DUMPS: Metric = counter(
     &[],
     "Netlink dumps that a change interrupted in every attempt, so that an entry may be missing (NLM_F_DUMP_INTR).",
 );
-const PROCESS_CPU: Metric = counter(
-    "process_cpu_seconds_total",
-    &[],
-    "User and system CPU time of the exporter in seconds.",
-);
-const PROCESS_RESIDENT: Metric = gauge(
-    "process_resident_memory_bytes",
-    &[],
-    "Resident memory of the exporter in bytes.",
-);
-const PROCESS_VIRTUAL: Metric = gauge(
-    "process_virtual_memory_bytes",
-    &[],
-    "Virtual memory of the exporter in bytes.",
-);
+const PROCESS_CPU: Metric =
+    counter("process_cpu_seconds_total", &[], "User and system CPU time of the exporter in seconds.");
+const PROCESS_RESIDENT: Metric =
+    gauge("process_resident_memory_bytes", &[], "Resident memory of the exporter in bytes.");
+const PROCESS_VIRTUAL: Metric =
+    gauge("process_virtual_memory_bytes", &[], "Virtual memory of the exporter in bytes.");
 const PROCESS_THREADS: Metric = gauge("process_threads", &[], "Threads of the exporter.");
 const PROCESS_FILES: Metric = gauge("process_open_fds", &[], "Open file descriptors of the exporter.");
-const PROCESS_START: Metric = gauge(
-    "process_start_time_seconds",
-    &[],
-    "Start time of the exporter, seconds since the epoch.",
-);
+const PROCESS_START: Metric =
+    gauge("process_start_time_seconds", &[], "Start time of the exporter, seconds since the epoch.");
 
-pub(super) const METRICS: &[&Metric] = &[
-    &BUILD_INFO,
-    &CATALOGUE_VERSION,
-    &SUCCESS,
-    &ABSENT,
-    &DURATION,
-    &RELOAD_SUCCESSFUL,
-    &RELOAD_TIMESTAMP,
-    &INTERRUPTED_DUMPS,
-    &PROCESS_CPU,
-    &PROCESS_RESIDENT,
-    &PROCESS_VIRTUAL,
-    &PROCESS_THREADS,
-    &PROCESS_FILES,
-    &PROCESS_START,
-];
-
-/// Source revision, set at build time where the build knows it.
-const REVISION: &str = match option_env!("NETTUNE_REVISION") {
-    Some(revision) => revision,
-    None => "unknown",
-};
+pub(super) fn metrics() -> Vec<&'static Metric> {
+    vec![
+        &BUILD_INFO,
+        &CATALOGUE_VERSION,
+        &SUCCESS,
+        &ABSENT,
+        &DURATION,
+        &RELOAD_SUCCESSFUL,
+        &RELOAD_TIMESTAMP,
+        &INTERRUPTED_DUMPS,
+        &PROCESS_CPU,
+        &PROCESS_RESIDENT,
+        &PROCESS_VIRTUAL,
+        &PROCESS_THREADS,
+        &PROCESS_FILES,
+        &PROCESS_START,
+    ]
+}
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot, serving: &Serving) -> fmt::Result {
-    out.family(
-        &BUILD_INFO,
-        [([env!("CARGO_PKG_VERSION").into(), REVISION.into()], 1u64)],
-    )?;
+    out.family(&BUILD_INFO, [([env!("CARGO_PKG_VERSION").into(), REVISION.into()], 1u64)])?;
     out.single(&CATALOGUE_VERSION, Some(CATALOGUE.version))?;
     let reports = &snapshot.reports;
     out.family(
         &SUCCESS,
-        reports.iter().map(|report| {
-            (
-                [report.source.into()],
-                !matches!(report.outcome, Outcome::Failed(_)),
-            )
-        }),
+        reports.iter().map(|report| ([report.source.into()], !matches!(report.outcome, Outcome::Failed(_)))),
     )?;
     out.family(
         &ABSENT,
-        reports.iter().map(|report| {
-            (
-                [report.source.into()],
-                matches!(report.outcome, Outcome::Absent(_)),
-            )
-        }),
+        reports.iter().map(|report| ([report.source.into()], matches!(report.outcome, Outcome::Absent(_)))),
     )?;
     out.family(
         &DURATION,
-        reports
-            .iter()
-            .map(|report| ([report.source.into()], report.duration.as_secs_f64())),
+        reports.iter().map(|report| ([report.source.into()], report.duration.as_secs_f64())),
     )?;
     out.single(&RELOAD_SUCCESSFUL, Some(serving.reload_successful))?;
     out.single(&RELOAD_TIMESTAMP, Some(serving.reload_timestamp))?;
@@ -139,22 +103,14 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot, serving: &Serving
 }
 
 fn write_process(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
-    let (Some(process), Some(facts)) = (&snapshot.process, &snapshot.facts) else {
+    let (Some(process), Some(constants)) = (&snapshot.process, &snapshot.constants) else {
         return Ok(());
     };
-    let seconds = |ticks: u64| ticks as f64 / facts.constants.clock_ticks.max(1) as f64;
+    let seconds = |ticks: u64| ticks as f64 / constants.clock_ticks.max(1) as f64;
     out.single(&PROCESS_CPU, Some(seconds(process.cpu_ticks)))?;
-    out.single(
-        &PROCESS_RESIDENT,
-        Some(process.resident_pages * facts.constants.page_size),
-    )?;
+    out.single(&PROCESS_RESIDENT, Some(process.resident_pages * constants.page_size))?;
     out.single(&PROCESS_VIRTUAL, Some(process.virtual_bytes))?;
     out.single(&PROCESS_THREADS, Some(process.threads))?;
     out.single(&PROCESS_FILES, process.open_files)?;
-    out.single(
-        &PROCESS_START,
-        process
-            .boot_time
-            .map(|boot| boot as f64 + seconds(process.start_ticks)),
-    )
+    out.single(&PROCESS_START, process.boot_time.map(|boot| boot as f64 + seconds(process.start_ticks)))
 }

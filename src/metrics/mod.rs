@@ -3,9 +3,11 @@
 //! exposition and `docs/metrics.md` are made from.
 
 mod counters;
-mod devices;
 mod exporter;
 mod hosts;
+mod links;
+mod nic;
+mod qdiscs;
 mod receive;
 mod sockets;
 mod sysctl;
@@ -50,10 +52,7 @@ impl Format {
 /// The encoder refused a value; nothing of what we export can make it do so.
 pub fn encode(snapshot: &Arc<Snapshot>, serving: Serving, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Exposition {
-        snapshot: Arc::clone(snapshot),
-        serving,
-    }));
+    registry.register_collector(Box::new(Exposition { snapshot: Arc::clone(snapshot), serving }));
     // About what a busy host takes, so that the text seldom moves in memory.
     let mut body = String::with_capacity(256 << 10);
     match format {
@@ -78,28 +77,29 @@ impl Collector for Exposition {
         counters::write(&mut out, snapshot)?;
         sockets::write(&mut out, snapshot)?;
         receive::write(&mut out, snapshot)?;
-        devices::write(&mut out, snapshot)?;
+        links::write(&mut out, snapshot)?;
+        qdiscs::write(&mut out, snapshot)?;
+        nic::write(&mut out, snapshot)?;
         tables::write(&mut out, snapshot)?;
         sysctl::write(&mut out, snapshot)
     }
 }
 
 /// Every family the exporter knows, in the order of the exposition.
-pub fn all() -> impl Iterator<Item = &'static Metric> {
-    let groups = [exporter::METRICS, hosts::METRICS];
-    let more = [
-        sockets::METRICS,
-        receive::METRICS,
-        devices::METRICS,
-        tables::METRICS,
-        sysctl::METRICS,
-    ];
-    groups
-        .into_iter()
-        .flatten()
-        .copied()
-        .chain(counters::metrics())
-        .chain(more.into_iter().flatten().copied())
+pub fn all() -> Vec<&'static Metric> {
+    [
+        exporter::metrics(),
+        hosts::metrics(),
+        counters::metrics(),
+        sockets::metrics(),
+        receive::metrics(),
+        links::metrics(),
+        qdiscs::metrics(),
+        nic::metrics(),
+        tables::metrics(),
+        sysctl::metrics(),
+    ]
+    .concat()
 }
 
 #[cfg(test)]
@@ -111,25 +111,15 @@ mod tests {
         let mut names = Vec::new();
         for metric in all() {
             let name = metric.name;
-            assert!(
-                name.starts_with("nettune_") || name.starts_with("process_"),
-                "{name}"
-            );
+            assert!(name.starts_with("nettune_") || name.starts_with("process_"), "{name}");
             assert!(!names.contains(&name), "{name} is defined twice");
             names.push(name);
             let (counter, total) = (metric.kind == Kind::Counter, name.ends_with("_total"));
-            // node_exporter's peers name this one without a unit of their own.
             assert_eq!(counter, total, "{name}");
             assert_eq!(metric.kind == Kind::Info, name.ends_with("_info"), "{name}");
-            assert!(
-                !metric.help.is_empty() && metric.help.ends_with('.'),
-                "{name}: help is a sentence"
-            );
+            assert!(!metric.help.is_empty() && metric.help.ends_with('.'), "{name}: help is a sentence");
             // The OpenMetrics encoder does not escape help.
-            assert!(
-                !metric.help.contains(['\n', '\\', '"']),
-                "{name}: help needs escaping"
-            );
+            assert!(!metric.help.contains(['\n', '\\', '"']), "{name}: help needs escaping");
         }
     }
 }

@@ -2,15 +2,12 @@
 
 use std::fmt;
 
-use super::writer::{Label, Metric, Writer, counter, gauge};
+use super::writer::{Figure, Label, Metric, Writer, counter, gauge};
 use crate::model::Snapshot;
 use crate::read::softnet::Cpu;
 
-const PROCESSED: Metric = counter(
-    "nettune_softnet_processed_total",
-    &["cpu"],
-    "Packets the CPU took in (softnet_stat, column 1).",
-);
+const PROCESSED: Metric =
+    counter("nettune_softnet_processed_total", &["cpu"], "Packets the CPU took in (softnet_stat, column 1).");
 const DROPPED: Metric = counter(
     "nettune_softnet_dropped_total",
     &["cpu"],
@@ -66,31 +63,28 @@ const INTERRUPTS: Metric = counter(
     &["device", "cpu"],
     "Interrupts of the device that the CPU served, for CPUs that served any (/proc/interrupts).",
 );
-const VECTORS: Metric = gauge(
-    "nettune_nic_interrupt_vectors",
-    &["device"],
-    "Interrupts the device has (/proc/interrupts).",
-);
+const VECTORS: Metric =
+    gauge("nettune_nic_interrupt_vectors", &["device"], "Interrupts the device has (/proc/interrupts).");
 
-pub(super) const METRICS: &[&Metric] = &[
-    &PROCESSED,
-    &DROPPED,
-    &TIME_SQUEEZED,
-    &COLLISIONS,
-    &RECEIVED_RPS,
-    &FLOW_LIMIT,
-    &BACKLOG,
-    &INPUT_QUEUE,
-    &PROCESS_QUEUE,
-    &NET_RX,
-    &NET_TX,
-    &INTERRUPTS,
-    &VECTORS,
-];
+pub(super) fn metrics() -> Vec<&'static Metric> {
+    vec![
+        &PROCESSED,
+        &DROPPED,
+        &TIME_SQUEEZED,
+        &COLLISIONS,
+        &RECEIVED_RPS,
+        &FLOW_LIMIT,
+        &BACKLOG,
+        &INPUT_QUEUE,
+        &PROCESS_QUEUE,
+        &NET_RX,
+        &NET_TX,
+        &INTERRUPTS,
+        &VECTORS,
+    ]
+}
 
-type Column = fn(&Cpu) -> Option<u64>;
-
-const COLUMNS: [(&Metric, Column); 9] = [
+const COLUMNS: [Figure<Cpu, Option<u64>>; 9] = [
     (&PROCESSED, |cpu| Some(cpu.processed)),
     (&DROPPED, |cpu| Some(cpu.dropped)),
     (&TIME_SQUEEZED, |cpu| Some(cpu.time_squeezed)),
@@ -105,28 +99,15 @@ const COLUMNS: [(&Metric, Column); 9] = [
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     let softnet = snapshot.softnet.as_deref().unwrap_or_default();
     for (metric, column) in COLUMNS {
-        out.family(
-            metric,
-            softnet
-                .iter()
-                .filter_map(|cpu| Some(([cpu.cpu.into()], column(cpu)?))),
-        )?;
+        out.family(metric, softnet.iter().filter_map(|cpu| Some(([cpu.cpu.into()], column(cpu)?))))?;
     }
     let softirqs = snapshot.softirqs.as_deref().unwrap_or_default();
     out.family(&NET_RX, softirqs.iter().map(|cpu| ([cpu.cpu.into()], cpu.net_rx)))?;
     out.family(&NET_TX, softirqs.iter().map(|cpu| ([cpu.cpu.into()], cpu.net_tx)))?;
     let devices = snapshot.interrupts.as_deref().unwrap_or_default();
     let by_cpu = devices.iter().flat_map(|device| {
-        device
-            .by_cpu
-            .iter()
-            .map(|(cpu, count)| ([Label::from(&device.device), (*cpu).into()], *count))
+        device.by_cpu.iter().map(|(cpu, count)| ([Label::from(&device.device), (*cpu).into()], *count))
     });
     out.family(&INTERRUPTS, by_cpu)?;
-    out.family(
-        &VECTORS,
-        devices
-            .iter()
-            .map(|device| ([(&device.device).into()], device.vectors)),
-    )
+    out.family(&VECTORS, devices.iter().map(|device| ([(&device.device).into()], device.vectors)))
 }

@@ -21,11 +21,8 @@ const ORPHANS: Metric = gauge(
     &[],
     "TCP sockets of the host that no program holds any more (sockstat TCP, orphan).",
 );
-const ORPHANS_LIMIT: Metric = gauge(
-    "nettune_tcp_orphans_limit",
-    &[],
-    "Most orphans the kernel keeps (net.ipv4.tcp_max_orphans).",
-);
+const ORPHANS_LIMIT: Metric =
+    gauge("nettune_tcp_orphans_limit", &[], "Most orphans the kernel keeps (net.ipv4.tcp_max_orphans).");
 const TIME_WAIT: Metric = gauge(
     "nettune_tcp_time_wait_sockets",
     &[],
@@ -62,19 +59,21 @@ const FRAGMENT_MEMORY: Metric = gauge(
     "Memory in fragments that wait for the rest of their packet (sockstat FRAG and FRAG6, memory).",
 );
 
-pub(super) const METRICS: &[&Metric] = &[
-    &IN_USE,
-    &TCP_ALLOCATED,
-    &ORPHANS,
-    &ORPHANS_LIMIT,
-    &TIME_WAIT,
-    &TIME_WAIT_LIMIT,
-    &TCP_MEMORY,
-    &TCP_MEMORY_LIMIT,
-    &UDP_MEMORY,
-    &UDP_MEMORY_LIMIT,
-    &FRAGMENT_MEMORY,
-];
+pub(super) fn metrics() -> Vec<&'static Metric> {
+    vec![
+        &IN_USE,
+        &TCP_ALLOCATED,
+        &ORPHANS,
+        &ORPHANS_LIMIT,
+        &TIME_WAIT,
+        &TIME_WAIT_LIMIT,
+        &TCP_MEMORY,
+        &TCP_MEMORY_LIMIT,
+        &UDP_MEMORY,
+        &UDP_MEMORY_LIMIT,
+        &FRAGMENT_MEMORY,
+    ]
+}
 
 /// Protocols by the kernel's name, ours, and the family.
 const PROTOCOLS: [(&str, &str, Family); 8] = [
@@ -93,9 +92,7 @@ const MARKS: [&str; 3] = ["low", "pressure", "high"];
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     let figure = |protocol: &str, name: &str| {
         let both = [&snapshot.sockstat, &snapshot.sockstat6];
-        both.into_iter()
-            .flatten()
-            .find_map(|sockstat| sockstat.get(protocol, name))
+        both.into_iter().flatten().find_map(|sockstat| sockstat.get(protocol, name))
     };
     let in_use = PROTOCOLS.iter().filter_map(|(kernel, protocol, family)| {
         let value = figure(kernel, "inuse")?;
@@ -108,22 +105,16 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.single(&ORPHANS_LIMIT, limits.and_then(|limits| limits.orphans))?;
     out.single(&TIME_WAIT, figure("TCP", "tw"))?;
     out.single(&TIME_WAIT_LIMIT, limits.and_then(|limits| limits.time_wait))?;
-    if let Some(facts) = &snapshot.facts {
-        let bytes = |pages: u64| pages.saturating_mul(facts.constants.page_size);
+    if let Some(constants) = &snapshot.constants {
+        let bytes = |pages: u64| pages.saturating_mul(constants.page_size);
         let marks = |pages: Option<[u64; 3]>| {
             let pages = pages.into_iter().flatten().map(bytes);
             MARKS.into_iter().map(|mark| [mark.into()]).zip(pages)
         };
         out.single(&TCP_MEMORY, figure("TCP", "mem").map(bytes))?;
-        out.family(
-            &TCP_MEMORY_LIMIT,
-            marks(limits.and_then(|limits| limits.tcp_memory_pages)),
-        )?;
+        out.family(&TCP_MEMORY_LIMIT, marks(limits.and_then(|limits| limits.tcp_memory_pages)))?;
         out.single(&UDP_MEMORY, figure("UDP", "mem").map(bytes))?;
-        out.family(
-            &UDP_MEMORY_LIMIT,
-            marks(limits.and_then(|limits| limits.udp_memory_pages)),
-        )?;
+        out.family(&UDP_MEMORY_LIMIT, marks(limits.and_then(|limits| limits.udp_memory_pages)))?;
     }
     let fragments = [("FRAG", Family::V4), ("FRAG6", Family::V6)];
     let fragments = fragments

@@ -15,20 +15,19 @@ const VALUE: Metric = gauge(
 const DEFAULT_VALUE: Metric = gauge(
     "nettune_sysctl_default_value",
     &["parameter", "field"],
-    "What an untouched kernel of this release uses on a host of this size; no sample where that is not known.",
+    "What an untouched kernel of this release uses on a host of this size; no sample where that is not known, and the running value where that is within the error of an estimate from memory.",
 );
-const TEXT_INFO: Metric = info(
-    "nettune_sysctl_text_info",
-    &["parameter", "value"],
-    "Running value that is a text.",
-);
+const TEXT_INFO: Metric =
+    info("nettune_sysctl_text_info", &["parameter", "value"], "Running value that is a text.");
 const LOCKED: Metric = gauge(
     "nettune_sysctl_read_only",
     &["parameter"],
     "1 for a parameter that is shown in this network namespace and can be changed only in the initial one.",
 );
 
-pub(super) const METRICS: &[&Metric] = &[&VALUE, &DEFAULT_VALUE, &TEXT_INFO, &LOCKED];
+pub(super) fn metrics() -> Vec<&'static Metric> {
+    vec![&VALUE, &DEFAULT_VALUE, &TEXT_INFO, &LOCKED]
+}
 
 /// Longest text that becomes a label value, characters. Lists of ports can be
 /// longer; what is cut ends with an ellipsis.
@@ -41,9 +40,8 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         Value::Text(_) => fields(state, &[]),
     });
     out.family(&VALUE, running)?;
-    let defaults = states
-        .iter()
-        .flat_map(|state| fields(state, state.default.as_deref().unwrap_or_default()));
+    let defaults =
+        states.iter().flat_map(|state| fields(state, state.default.as_deref().unwrap_or_default()));
     out.family(&DEFAULT_VALUE, defaults)?;
     let texts: Vec<_> = states
         .iter()
@@ -52,26 +50,15 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
             Value::Numbers(_) => None,
         })
         .collect();
-    out.family(
-        &TEXT_INFO,
-        texts
-            .iter()
-            .map(|(name, text)| ([Label::from(*name), text.into()], 1u64)),
-    )?;
+    out.family(&TEXT_INFO, texts.iter().map(|(name, text)| ([Label::from(*name), text.into()], 1u64)))?;
     let locked = states.iter().filter(|state| state.locked);
     out.family(&LOCKED, locked.map(|state| ([(&state.name).into()], 1u64)))
 }
 
 /// The numbers of a parameter with the names of their fields.
 fn fields<'s>(state: &'s State, numbers: &'s [i64]) -> impl Iterator<Item = ([Label<'s>; 2], i64)> {
-    let names = state
-        .fields
-        .iter()
-        .map(String::as_str)
-        .chain(std::iter::repeat(""));
-    names
-        .zip(numbers)
-        .map(|(field, number)| ([(&state.name).into(), field.into()], *number))
+    let names = state.fields.iter().map(String::as_str).chain(std::iter::repeat(""));
+    names.zip(numbers).map(|(field, number)| ([(&state.name).into(), field.into()], *number))
 }
 
 fn shorten(text: &str) -> String {

@@ -8,21 +8,11 @@ use crate::read::Family;
 use crate::read::conntrack::Conntrack;
 use crate::read::neighbours::{STATES, Table};
 
-const ENTRIES: Metric = gauge(
-    "nettune_conntrack_entries",
-    &[],
-    "Tracked flows of this namespace (nf_conntrack_count).",
-);
-const LIMIT: Metric = gauge(
-    "nettune_conntrack_limit",
-    &[],
-    "Most tracked flows (nf_conntrack_max).",
-);
-const BUCKETS: Metric = gauge(
-    "nettune_conntrack_buckets",
-    &[],
-    "Hash buckets of the table (nf_conntrack_buckets).",
-);
+const ENTRIES: Metric =
+    gauge("nettune_conntrack_entries", &[], "Tracked flows of this namespace (nf_conntrack_count).");
+const LIMIT: Metric = gauge("nettune_conntrack_limit", &[], "Most tracked flows (nf_conntrack_max).");
+const BUCKETS: Metric =
+    gauge("nettune_conntrack_buckets", &[], "Hash buckets of the table (nf_conntrack_buckets).");
 
 const STATISTICS: &[(Metric, &str)] = &[
     (
@@ -139,22 +129,8 @@ const NEIGHBOUR_STATISTICS: &[(Metric, &str)] = &[
         ),
         "forced_gc_runs",
     ),
-    (
-        counter(
-            "nettune_neighbour_allocations_total",
-            &["family"],
-            "Entries made (allocs).",
-        ),
-        "allocs",
-    ),
-    (
-        counter(
-            "nettune_neighbour_destroys_total",
-            &["family"],
-            "Entries destroyed (destroys).",
-        ),
-        "destroys",
-    ),
+    (counter("nettune_neighbour_allocations_total", &["family"], "Entries made (allocs)."), "allocs"),
+    (counter("nettune_neighbour_destroys_total", &["family"], "Entries destroyed (destroys)."), "destroys"),
     (
         counter(
             "nettune_neighbour_resolution_failures_total",
@@ -173,30 +149,16 @@ const NEIGHBOUR_STATISTICS: &[(Metric, &str)] = &[
     ),
 ];
 
-pub(super) const METRICS: &[&Metric] = &[
-    &ENTRIES,
-    &LIMIT,
-    &BUCKETS,
-    &STATISTICS[0].0,
-    &STATISTICS[1].0,
-    &STATISTICS[2].0,
-    &STATISTICS[3].0,
-    &STATISTICS[4].0,
-    &STATISTICS[5].0,
-    &STATISTICS[6].0,
-    &STATISTICS[7].0,
-    &STATISTICS[8].0,
-    &STATISTICS[9].0,
-    &NEIGHBOURS,
-    &THRESHOLD,
-    &BY_STATE,
-    &NEIGHBOUR_STATISTICS[0].0,
-    &NEIGHBOUR_STATISTICS[1].0,
-    &NEIGHBOUR_STATISTICS[2].0,
-    &NEIGHBOUR_STATISTICS[3].0,
-    &NEIGHBOUR_STATISTICS[4].0,
-    &NEIGHBOUR_STATISTICS[5].0,
-];
+pub(super) fn metrics() -> Vec<&'static Metric> {
+    let statistics = STATISTICS.iter().map(|(metric, _)| metric);
+    let neighbours = NEIGHBOUR_STATISTICS.iter().map(|(metric, _)| metric);
+    [&ENTRIES, &LIMIT, &BUCKETS]
+        .into_iter()
+        .chain(statistics)
+        .chain([&NEIGHBOURS, &THRESHOLD, &BY_STATE])
+        .chain(neighbours)
+        .collect()
+}
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     if let Some(conntrack) = &snapshot.conntrack {
@@ -213,10 +175,7 @@ fn write_conntrack(out: &mut Writer<'_>, conntrack: &Conntrack) -> fmt::Result {
     out.single(&LIMIT, conntrack.limit)?;
     out.single(&BUCKETS, conntrack.buckets)?;
     for (metric, column) in STATISTICS {
-        let value = conntrack
-            .statistics
-            .as_ref()
-            .and_then(|statistics| statistics.get(column));
+        let value = conntrack.statistics.as_ref().and_then(|statistics| statistics.get(column));
         out.single(metric, value)?;
     }
     Ok(())

@@ -41,38 +41,26 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-/// A counter without labels; the constructors are for tables of definitions.
+/// A family, and what of a `T` its samples show.
+pub(super) type Figure<T, V> = (&'static Metric, fn(&T) -> V);
+
+/// A counter; the constructors are for tables of definitions.
 pub(super) const fn counter(
     name: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Counter,
-        labels,
-        help,
-    }
+    Metric { name, kind: Kind::Counter, labels, help }
 }
 
 /// A gauge.
 pub(super) const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Gauge,
-        labels,
-        help,
-    }
+    Metric { name, kind: Kind::Gauge, labels, help }
 }
 
 /// An info.
 pub(super) const fn info(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Info,
-        labels,
-        help,
-    }
+    Metric { name, kind: Kind::Info, labels, help }
 }
 
 /// The value of a label.

@@ -1,14 +1,43 @@
 //! The kernel's default of a parameter on this host.
 
 use super::host::Facts;
-use crate::catalogue::{Parameter, Rule};
+use crate::catalogue::{CATALOGUE, Default, Parameter, Rule};
+
+/// How far a default that follows from memory may be from what the kernel
+/// computed at boot, when its memory was a little different.
+const ESTIMATE_ERROR: f64 = 0.02;
+
+/// The default beside a running value. A default that follows from memory is an
+/// estimate; a running value within its error is taken to be the default
+/// itself, so that an untouched host shows no difference.
+pub fn default_beside(parameter: &Parameter, running: &[i64], facts: &Facts) -> Option<Vec<i64>> {
+    let default = default_numbers(parameter, facts)?;
+    let near = |(default, running): (&i64, &i64)| {
+        (*default - *running).unsigned_abs() as f64 <= ESTIMATE_ERROR * default.unsigned_abs() as f64
+    };
+    let untouched = default.len() == running.len() && default.iter().zip(running).all(near);
+    Some(if untouched && is_estimate(parameter, facts) { running.to_vec() } else { default })
+}
+
+fn is_estimate(parameter: &Parameter, facts: &Facts) -> bool {
+    let rule = current_row(parameter, facts).and_then(|row| row.rule);
+    match rule {
+        Some(Rule::TcpMemory | Rule::UdpMemory) => true,
+        Some(Rule::TcpReceiveBuffer { cap, .. } | Rule::TcpSendBuffer { cap }) => buffer_share(facts) < cap,
+        _ => false,
+    }
+}
+
+fn current_row<'p>(parameter: &'p Parameter, facts: &Facts) -> Option<&'p Default> {
+    let version = facts.version?;
+    parameter.default.iter().find(|row| row.holds_for(version))
+}
 
 /// The numbers an untouched kernel of this release and size would show; `None`
 /// where the catalogue states none for it, where the default is a text, or
 /// where a vendor's backports make the release number say nothing.
 pub fn default_numbers(parameter: &Parameter, facts: &Facts) -> Option<Vec<i64>> {
-    let version = facts.version?;
-    let row = parameter.default.iter().find(|row| row.holds_for(version))?;
+    let row = current_row(parameter, facts)?;
     if facts.is_heavily_backported() && (row.since.is_some() || row.until.is_some()) {
         return None;
     }
@@ -37,16 +66,12 @@ fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
             vec![quantum(facts), default, buffer_share(facts).min(cap).max(default)]
         }
         Rule::TcpSendBuffer { cap } => {
-            vec![
-                quantum(facts),
-                16 << 10,
-                buffer_share(facts).min(cap).max(64 << 10),
-            ]
+            vec![quantum(facts), 16 << 10, buffer_share(facts).min(cap).max(64 << 10)]
         }
         // include/net/sock.h:_SK_MEM_PACKETS; 832 bytes of truesize where a
         // cache line has 64 bytes.
         Rule::SocketBuffer => {
-            let known = matches!(facts.host.machine.as_str(), "x86_64" | "aarch64");
+            let known = matches!(facts.constants.machine.as_str(), "x86_64" | "aarch64");
             if !known {
                 return None;
             }
@@ -54,11 +79,9 @@ fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
         }
         // net/netfilter/nf_conntrack_core.c:nf_conntrack_init_start
         Rule::ConntrackBuckets { per_gib4 } => vec![conntrack_buckets(facts, per_gib4)],
-        Rule::ConntrackMax { factor } => {
-            vec![factor.saturating_mul(conntrack_buckets(facts, 262_144 / factor.max(1)))]
-        }
+        Rule::ConntrackMax { factor } => vec![factor.saturating_mul(default_conntrack_buckets(facts)?)],
         // net/netfilter/nf_conntrack_expect.c:nf_conntrack_expect_init
-        Rule::ConntrackExpectMax => vec![4 * (conntrack_buckets(facts, 262_144) / 256).max(1)],
+        Rule::ConntrackExpectMax => vec![4 * (default_conntrack_buckets(facts)? / 256).max(1)],
         // net/core/dev.c: netdev_budget_usecs = 2 * USEC_PER_SEC / HZ
         Rule::TwoJiffiesUsecs => vec![2_000_000 / signed(facts.constants.hz).max(1)],
         // SK_MEM_QUANTUM was 4096 until 6.0 made it the page (include/net/sock.h)
@@ -68,11 +91,7 @@ fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
 
 fn quantum(facts: &Facts) -> i64 {
     let page_based = facts.version.is_some_and(|version| version.major >= 6);
-    if page_based {
-        signed(facts.constants.page_size)
-    } else {
-        4096
-    }
+    if page_based { signed(facts.constants.page_size) } else { 4096 }
 }
 
 /// The most one socket's buffer may take: a 128th of the buffer pages, bytes.
@@ -95,6 +114,11 @@ fn conntrack_buckets(facts: &Facts, above_4_gib: i64) -> i64 {
     }
 }
 
+fn default_conntrack_buckets(facts: &Facts) -> Option<i64> {
+    let buckets = CATALOGUE.get("net.netfilter.nf_conntrack_buckets")?;
+    default_numbers(buckets, facts)?.first().copied()
+}
+
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -102,24 +126,15 @@ fn signed(value: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::CATALOGUE;
     use crate::kernel::Constants;
     use crate::read::host::Host;
 
     fn facts(release: &str, gib: u64) -> Facts {
-        let host = Host {
-            release: release.into(),
-            machine: "x86_64".into(),
-            memory_total: gib << 30,
-            ..Host::default()
-        };
+        let host = Host { release: release.into(), memory_total: gib << 30, ..Host::default() };
         Facts::new(
             host,
-            Constants {
-                page_size: 4096,
-                clock_ticks: 100,
-                hz: 250,
-            },
+            0,
+            Constants { page_size: 4096, clock_ticks: 100, hz: 250, machine: "x86_64".into() },
         )
     }
 
@@ -151,6 +166,10 @@ mod tests {
             ("net.netfilter.nf_conntrack_max", "5.10.0", 8, Some(&[262144])),
             ("net.netfilter.nf_conntrack_buckets", "5.10.0", 8, Some(&[65536])),
             ("net.netfilter.nf_conntrack_buckets", "5.10.0", 2, Some(&[16384])),
+            ("net.netfilter.nf_conntrack_buckets", "5.15.0", 8, Some(&[262144])),
+            // 4 * (65536 / 256) and 4 * (262144 / 256)
+            ("net.netfilter.nf_conntrack_expect_max", "5.10.0", 8, Some(&[1024])),
+            ("net.netfilter.nf_conntrack_expect_max", "6.1.0", 8, Some(&[4096])),
             ("net.core.netdev_budget_usecs", "6.1.0", 8, Some(&[8000])),
             ("net.core.rmem_max", "6.1.0", 8, Some(&[212992])),
             ("net.core.rmem_max", "6.18.0", 8, Some(&[4194304])),
@@ -159,6 +178,21 @@ mod tests {
             let found = default(name, &facts(release, *gib));
             assert_eq!(found.as_deref(), *expected, "{name} on {release} with {gib} GiB");
         }
+    }
+
+    #[test]
+    fn an_estimate_gives_way_to_a_running_value_within_its_error() {
+        let facts = facts("6.1.0", 8);
+        let beside =
+            |name: &str, running: &[i64]| default_beside(CATALOGUE.get(name).unwrap(), running, &facts);
+        let tcp_mem = "net.ipv4.tcp_mem";
+        // By rule: 98304 131072 196608.
+        assert_eq!(beside(tcp_mem, &[98190, 130920, 196380]), Some(vec![98190, 130920, 196380]));
+        assert_eq!(beside(tcp_mem, &[98304, 131072, 262144]), Some(vec![98304, 131072, 196608]));
+        // At its cap a buffer is no estimate.
+        let touched = [4096, 131072, 6291000];
+        assert_eq!(beside("net.ipv4.tcp_rmem", &touched), Some(vec![4096, 131072, 6291456]));
+        assert_eq!(beside("net.ipv4.tcp_fin_timeout", &[61]), Some(vec![60]));
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl Names {
         Self(pairs.into_iter().collect())
     }
 
+    /// Whether a device of this name is there.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.values().any(|known| known == name)
+    }
+
     /// The device's name, if it is there.
     pub fn get(&self, index: u32) -> Option<&str> {
         self.0.get(&index).map(String::as_str)
@@ -53,26 +58,24 @@ pub fn group_qdiscs(qdiscs: &[Qdisc], names: &Names) -> Vec<QdiscGroup> {
         let Some(device) = names.get(qdisc.link) else {
             continue;
         };
-        let group = groups
-            .entry((device, &qdisc.kind, qdisc.place))
-            .or_insert_with(|| QdiscGroup {
-                device: device.to_owned(),
+        let group = groups.entry((device, &qdisc.kind, qdisc.place)).or_insert_with(|| QdiscGroup {
+            device: device.to_owned(),
+            kind: qdisc.kind.clone(),
+            place: qdisc.place,
+            count: 0,
+            sum: Qdisc {
+                link: qdisc.link,
                 kind: qdisc.kind.clone(),
                 place: qdisc.place,
-                count: 0,
-                sum: Qdisc {
-                    link: qdisc.link,
-                    kind: qdisc.kind.clone(),
-                    place: qdisc.place,
-                    bytes: 0,
-                    packets: 0,
-                    drops: 0,
-                    overlimits: 0,
-                    requeues: 0,
-                    backlog_bytes: 0,
-                    backlog_packets: 0,
-                },
-            });
+                bytes: 0,
+                packets: 0,
+                drops: 0,
+                overlimits: 0,
+                requeues: 0,
+                backlog_bytes: 0,
+                backlog_packets: 0,
+            },
+        });
         group.count += 1;
         let sum = &mut group.sum;
         for (total, part) in [
@@ -108,10 +111,8 @@ pub fn group_interrupts(interrupts: &Interrupts, owners: &[Owner]) -> Vec<Device
     for owner in owners {
         let mut sums = vec![0u64; interrupts.cpus.len()];
         let mut vectors = 0;
-        for interrupt in interrupts
-            .interrupts
-            .iter()
-            .filter(|interrupt| owner.owns(interrupt))
+        for interrupt in
+            interrupts.interrupts.iter().filter(|interrupt| owner.owns(interrupt.number, &interrupt.actions))
         {
             vectors += 1;
             for (sum, count) in sums.iter_mut().zip(&interrupt.counts) {
@@ -119,18 +120,8 @@ pub fn group_interrupts(interrupts: &Interrupts, owners: &[Owner]) -> Vec<Device
             }
         }
         if vectors > 0 {
-            let by_cpu = interrupts
-                .cpus
-                .iter()
-                .copied()
-                .zip(sums)
-                .filter(|(_, sum)| *sum > 0)
-                .collect();
-            devices.push(DeviceInterrupts {
-                device: owner.device.clone(),
-                vectors,
-                by_cpu,
-            });
+            let by_cpu = interrupts.cpus.iter().copied().zip(sums).filter(|(_, sum)| *sum > 0).collect();
+            devices.push(DeviceInterrupts { device: owner.device.clone(), vectors, by_cpu });
         }
     }
     devices
@@ -152,11 +143,7 @@ pub struct DeviceCount {
 pub fn name_counts(counts: &Counts, names: &Names, keep: impl Fn(&str) -> bool) -> Vec<DeviceCount> {
     let named = counts.iter().filter_map(|((index, family), count)| {
         let device = names.get(*index).filter(|name| keep(name))?;
-        Some(DeviceCount {
-            device: device.to_owned(),
-            family: *family,
-            count: *count,
-        })
+        Some(DeviceCount { device: device.to_owned(), family: *family, count: *count })
     });
     let mut named: Vec<_> = named.collect();
     named.sort_by(|a, b| (&a.device, a.family).cmp(&(&b.device, b.family)));
@@ -193,39 +180,21 @@ mod tests {
             qdisc(9, "fq", Place::Leaf, 100),
         ];
         let groups = group_qdiscs(&qdiscs, &names);
-        let shown: Vec<_> = groups
-            .iter()
-            .map(|group| (&*group.kind, group.count, group.sum.drops))
-            .collect();
+        let shown: Vec<_> = groups.iter().map(|group| (&*group.kind, group.count, group.sum.drops)).collect();
         assert_eq!(shown, [("fq", 2, 5), ("mq", 1, 5)]);
     }
 
     #[test]
     fn interrupts_are_summed_by_cpu() {
-        let interrupt = |number, counts: [u64; 2]| Interrupt {
-            number,
-            counts: counts.into(),
-            actions: "x".into(),
-        };
+        let interrupt =
+            |number, counts: [u64; 2]| Interrupt { number, counts: counts.into(), actions: "x".into() };
         let interrupts = Interrupts {
             cpus: vec![0, 3],
             interrupts: vec![interrupt(7, [1, 0]), interrupt(8, [2, 0]), interrupt(9, [0, 9])],
         };
-        let owner = Owner {
-            device: "eth0".into(),
-            bus_name: None,
-            numbers: vec![7, 8],
-        };
-        let other = Owner {
-            device: "eth1".into(),
-            bus_name: None,
-            numbers: vec![],
-        };
-        let expected = DeviceInterrupts {
-            device: "eth0".into(),
-            vectors: 2,
-            by_cpu: vec![(0, 3)],
-        };
+        let owner = Owner { device: "eth0".into(), bus_name: None, numbers: vec![7, 8] };
+        let other = Owner { device: "eth1".into(), bus_name: None, numbers: vec![] };
+        let expected = DeviceInterrupts { device: "eth0".into(), vectors: 2, by_cpu: vec![(0, 3)] };
         assert_eq!(group_interrupts(&interrupts, &[owner, other]), [expected]);
     }
 }

@@ -9,6 +9,8 @@ use crate::read::host::Host;
 pub struct Facts {
     /// What the host says of itself.
     pub host: Host,
+    /// Pages that the zones keep back (`high` in `/proc/zoneinfo`).
+    pub watermark_pages: u64,
     /// Page size, clock ticks and tick rate.
     pub constants: Constants,
     /// From the release string; `None` when that has no numbers.
@@ -17,13 +19,9 @@ pub struct Facts {
 
 impl Facts {
     /// Puts them together.
-    pub fn new(host: Host, constants: Constants) -> Self {
+    pub fn new(host: Host, watermark_pages: u64, constants: Constants) -> Self {
         let version = Version::parse(&host.release);
-        Self {
-            host,
-            constants,
-            version,
-        }
+        Self { host, watermark_pages, constants, version }
     }
 
     /// Whether the vendor of this kernel brings changes of much later releases
@@ -41,7 +39,7 @@ impl Facts {
     /// tables at boot (mm/page_alloc.c:nr_free_buffer_pages), as near as it can
     /// be told later: within about one in a hundred.
     pub fn buffer_pages(&self) -> u64 {
-        self.memory_pages().saturating_sub(self.host.watermark_pages)
+        self.memory_pages().saturating_sub(self.watermark_pages)
     }
 
     /// Pages of memory the kernel manages.
@@ -55,9 +53,7 @@ impl Facts {
     pub fn established_hash(&self) -> u64 {
         const LIMIT: u64 = 512 << 10;
         let by_memory = || (self.host.memory_total >> 17).max(1).next_power_of_two();
-        self.host
-            .established_hash
-            .unwrap_or_else(|| by_memory().min(LIMIT))
+        self.host.established_hash.unwrap_or_else(|| by_memory().min(LIMIT))
     }
 }
 
@@ -68,17 +64,11 @@ mod tests {
     #[test]
     fn vendor_kernels_are_told_by_their_release() {
         let facts = |release: &str| {
-            let host = Host {
-                release: release.into(),
-                ..Host::default()
-            };
+            let host = Host { release: release.into(), ..Host::default() };
             Facts::new(
                 host,
-                Constants {
-                    page_size: 4096,
-                    clock_ticks: 100,
-                    hz: 250,
-                },
+                0,
+                Constants { page_size: 4096, clock_ticks: 100, hz: 250, machine: "x86_64".into() },
             )
         };
         assert!(facts("4.18.0-553.el8_10.x86_64").is_heavily_backported());

@@ -1,8 +1,8 @@
 //! The catalogue joined with the running kernel.
 
-use super::defaults::default_numbers;
+use super::defaults::default_beside;
 use super::host::Facts;
-use crate::catalogue::{Kind, Parameter};
+use crate::catalogue::Parameter;
 use crate::read::sysctl::{Reading, Value};
 
 /// One parameter as it stands on this host.
@@ -26,9 +26,9 @@ impl State {
     /// Joins an entry of the catalogue with what was read.
     pub fn new(parameter: &Parameter, name: String, reading: Reading, facts: Option<&Facts>) -> Self {
         // For text the catalogue's default is documentation, not a number.
-        let default = match parameter.kind {
-            Kind::Int | Kind::Ints => facts.and_then(|facts| default_numbers(parameter, facts)),
-            Kind::Text | Kind::Object => None,
+        let default = match &reading.value {
+            Value::Numbers(running) => facts.and_then(|facts| default_beside(parameter, running, facts)),
+            Value::Text(_) => None,
         };
         Self {
             name,
@@ -53,9 +53,6 @@ mod tests {
     fn dots_in_interface_names_become_slashes() {
         let pattern = "net.ipv4.conf.*.rp_filter";
         assert_eq!(interface_name(pattern, "eth0"), "net.ipv4.conf.eth0.rp_filter");
-        assert_eq!(
-            interface_name(pattern, "eth0.100"),
-            "net.ipv4.conf.eth0/100.rp_filter"
-        );
+        assert_eq!(interface_name(pattern, "eth0.100"), "net.ipv4.conf.eth0/100.rp_filter");
     }
 }

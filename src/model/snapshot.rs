@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
 use super::parameters::State;
-use crate::kernel::Error;
+use crate::kernel::{Constants, Error};
 use crate::read::conntrack::Conntrack;
 use crate::read::counters::Counters;
 use crate::read::links::Link;
@@ -72,6 +72,8 @@ pub struct Report {
 pub struct Snapshot {
     /// One entry a source that was asked for, in the order of the source table.
     pub reports: Vec<Report>,
+    /// Page size, clock ticks and tick rate; set whatever sources were read.
+    pub constants: Option<Constants>,
     /// The host, for defaults and limits.
     pub facts: Option<Facts>,
     /// `/proc/net/snmp`

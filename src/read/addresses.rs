@@ -26,12 +26,7 @@ pub fn parse_addresses(bytes: &[u8]) -> std::result::Result<Counts, Malformed> {
         let message = message?;
         // struct ifaddrmsg { u8 family, prefixlen, flags, scope; u32 index; }
         let (Some(family), Some(device)) = (message.payload.first(), u32_at(message.payload, 4)) else {
-            return Err(Malformed::new(
-                index + 1,
-                "struct ifaddrmsg",
-                "8 bytes",
-                message.payload,
-            ));
+            return Err(Malformed::new(index + 1, "struct ifaddrmsg", "8 bytes", message.payload));
         };
         if let Some(family) = Family::from_address_family(*family) {
             *counts.entry((device, family)).or_default() += 1;
@@ -51,12 +46,7 @@ pub fn parse_routes(bytes: &[u8]) -> std::result::Result<Counts, Malformed> {
         let message = message?;
         // struct rtmsg { u8 family, dst_len, src_len, tos, table, protocol, scope, type; u32 flags; }
         let [family, _, _, _, _, _, _, kind, ..] = message.payload else {
-            return Err(Malformed::new(
-                index + 1,
-                "struct rtmsg",
-                "12 bytes",
-                message.payload,
-            ));
+            return Err(Malformed::new(index + 1, "struct rtmsg", "12 bytes", message.payload));
         };
         let Some(family) = Family::from_address_family(*family).filter(|_| *kind == RTN_UNICAST) else {
             continue;
@@ -110,14 +100,8 @@ mod tests {
 
     #[test]
     fn next_hops_end_where_the_bytes_do() {
-        let hop = |device: u32| {
-            [
-                8u16.to_ne_bytes().to_vec(),
-                vec![0, 0],
-                device.to_ne_bytes().to_vec(),
-            ]
-            .concat()
-        };
+        let hop =
+            |device: u32| [8u16.to_ne_bytes().to_vec(), vec![0, 0], device.to_ne_bytes().to_vec()].concat();
         assert_eq!(next_hops(&[hop(3), hop(4)].concat()).collect::<Vec<_>>(), [3, 4]);
         assert_eq!(next_hops(&hop(3)[..6]).count(), 0);
         assert_eq!(next_hops(&[0; 64]).count(), 0);

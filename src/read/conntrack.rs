@@ -69,10 +69,7 @@ pub fn read(kernel: &mut Kernel) -> (Option<Conntrack>, Result<()>) {
         }
         Err(error) => return (None, Err(error)),
     };
-    let mut conntrack = Conntrack {
-        entries,
-        ..Conntrack::default()
-    };
+    let mut conntrack = Conntrack { entries, ..Conntrack::default() };
     let result = read_rest(kernel, &mut conntrack);
     (Some(conntrack), result)
 }

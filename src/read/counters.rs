@@ -19,9 +19,7 @@ impl Counters {
     /// Every counter as (group, name, value), sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
         self.0.iter().flat_map(|(group, counters)| {
-            counters
-                .iter()
-                .map(move |(name, value)| (group.as_str(), name.as_str(), *value))
+            counters.iter().map(move |(name, value)| (group.as_str(), name.as_str(), *value))
         })
     }
 
@@ -29,8 +27,7 @@ impl Counters {
         if let Some(counters) = self.0.get_mut(group) {
             counters.insert(name.to_owned(), value);
         } else {
-            self.0
-                .insert(group.to_owned(), BTreeMap::from([(name.to_owned(), value)]));
+            self.0.insert(group.to_owned(), BTreeMap::from([(name.to_owned(), value)]));
         }
     }
 }
@@ -48,12 +45,7 @@ pub fn parse_pairs(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
     while let Some((number, header)) = rest.next() {
         let group = group_of(number, header)?;
         let Some((number, values)) = rest.next() else {
-            return Err(Malformed::new(
-                number + 1,
-                group,
-                "the line of values",
-                b"the end of the file",
-            ));
+            return Err(Malformed::new(number + 1, group, "the line of values", b"the end of the file"));
         };
         if group_of(number, values)? != group {
             return Err(Malformed::new(
@@ -77,23 +69,14 @@ pub fn parse_pairs(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
                     }
                 }
                 (name, _) => {
-                    let expected = if name.is_some() {
-                        "as many values as names"
-                    } else {
-                        "no more values"
-                    };
+                    let expected = if name.is_some() { "as many values as names" } else { "no more values" };
                     return Err(Malformed::new(number, group, expected, values));
                 }
             }
         }
     }
     if counters.0.is_empty() {
-        return Err(Malformed::new(
-            1,
-            "counters",
-            "a line `Group: name …`",
-            b"nothing",
-        ));
+        return Err(Malformed::new(1, "counters", "a line `Group: name …`", b"nothing"));
     }
     Ok(counters)
 }
@@ -172,12 +155,7 @@ mod tests {
             let error = parse_pairs(text).unwrap_err();
             assert_eq!((error.line, error.item.as_str()), (line, item), "{error}");
         }
-        assert_eq!(
-            parse_lines(b"Ip6InReceives 1\nIp6InHdrErrors\n")
-                .unwrap_err()
-                .line,
-            2
-        );
+        assert_eq!(parse_lines(b"Ip6InReceives 1\nIp6InHdrErrors\n").unwrap_err().line, 2);
     }
 
     #[test]

@@ -32,18 +32,12 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Cpu>, Malformed> {
             continue;
         };
         let mut times = [0; 8];
-        for (time, item) in times.iter_mut().zip([
-            "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal",
-        ]) {
+        for (time, item) in
+            times.iter_mut().zip(["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"])
+        {
             *time = expect_decimal(number, item, parts.next().unwrap_or_default())?;
         }
-        cpus.push(Cpu {
-            cpu,
-            idle: times[3],
-            irq: times[5],
-            softirq: times[6],
-            steal: times[7],
-        });
+        cpus.push(Cpu { cpu, idle: times[3], irq: times[5], softirq: times[6], steal: times[7] });
     }
     if cpus.is_empty() {
         return Err(Malformed::new(1, "cpu0", "a line `cpu0 …`", bytes));
@@ -53,10 +47,7 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Cpu>, Malformed> {
 
 /// Numbers of the CPUs that are online; `None` where sysfs does not say.
 pub fn read_online(kernel: &mut Kernel) -> Option<Vec<u32>> {
-    kernel
-        .read(Root::Sys, "devices/system/cpu/online")
-        .ok()
-        .and_then(list)
+    kernel.read(Root::Sys, "devices/system/cpu/online").ok().and_then(list)
 }
 
 /// `/proc/stat`
@@ -73,16 +64,7 @@ mod tests {
         let text =
             b"cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu3 1 2 3 40 5 6 70 80 0 0\nintr 5\n";
         let cpus = parse(text).unwrap();
-        assert_eq!(
-            cpus[0],
-            Cpu {
-                cpu: 0,
-                idle: 4,
-                irq: 6,
-                softirq: 7,
-                steal: 8
-            }
-        );
+        assert_eq!(cpus[0], Cpu { cpu: 0, idle: 4, irq: 6, softirq: 7, steal: 8 });
         assert_eq!(cpus[1].cpu, 3);
     }
 

@@ -13,14 +13,10 @@ pub struct Host {
     pub release: String,
     /// `uname -n`
     pub name: String,
-    /// `uname -m`; empty where procfs does not say (before 6.1).
-    pub machine: String,
     /// Bytes of memory the kernel manages (`MemTotal`).
     pub memory_total: u64,
     /// Bytes that can be had without swapping (`MemAvailable`, 3.14).
     pub memory_available: Option<u64>,
-    /// Pages that the zones keep back (`high` in `/proc/zoneinfo`).
-    pub watermark_pages: u64,
     /// Buckets of the TCP established hash; shared tables show a negative
     /// number (`tcp_ehash_entries`, 6.1).
     pub established_hash: Option<u64>,
@@ -64,40 +60,28 @@ pub fn parse_watermarks(bytes: &[u8]) -> u64 {
     sum
 }
 
+/// Pages that the zones keep back, 0 where the kernel does not say.
+pub fn read_watermarks(kernel: &mut Kernel) -> u64 {
+    kernel.read(Root::Proc, "zoneinfo").map(parse_watermarks).unwrap_or(0)
+}
+
 /// Reads what there is.
 ///
 /// # Errors
 /// `meminfo` or the kernel's release cannot be read or understood.
 pub fn read(kernel: &mut Kernel) -> Result<Host> {
     let text = |kernel: &mut Kernel, path: &str| {
-        kernel.parse(
-            Root::Proc,
-            format!("sys/kernel/{path}"),
-            super::sysctl::parse_text,
-        )
+        kernel.parse(Root::Proc, format!("sys/kernel/{path}"), super::sysctl::parse_text)
     };
     let release = text(kernel, "osrelease")?;
     let name = text(kernel, "hostname").unwrap_or_default();
-    let machine = text(kernel, "arch").unwrap_or_default();
     let (memory_total, memory_available) = kernel.parse(Root::Proc, "meminfo", parse_memory)?;
-    let watermark_pages = kernel
-        .read(Root::Proc, "zoneinfo")
-        .map(parse_watermarks)
-        .unwrap_or(0);
     let one = |bytes: &[u8]| super::sysctl::parse_numbers(bytes, 1);
     let established_hash = kernel
         .parse(Root::Proc, "sys/net/ipv4/tcp_ehash_entries", one)
         .ok()
         .and_then(|numbers| numbers.first().map(|number| number.unsigned_abs()));
-    Ok(Host {
-        release,
-        name,
-        machine,
-        memory_total,
-        memory_available,
-        watermark_pages,
-        established_hash,
-    })
+    Ok(Host { release, name, memory_total, memory_available, established_hash })
 }
 
 #[cfg(test)]
@@ -114,9 +98,6 @@ mod tests {
 
     #[test]
     fn memory_is_in_bytes() {
-        assert_eq!(
-            parse_memory(b"MemTotal: 4 kB\nnot a line\n").unwrap_err().item,
-            "meminfo"
-        );
+        assert_eq!(parse_memory(b"MemTotal: 4 kB\nnot a line\n").unwrap_err().item, "meminfo");
     }
 }

@@ -21,7 +21,8 @@ pub struct Interrupt {
 pub struct Interrupts {
     /// CPUs that are online, in the order of the columns.
     pub cpus: Vec<u32>,
-    /// Numbered interrupts; the architecture's own (NMI, LOC, …) are left out.
+    /// Numbered interrupts that were wanted; the architecture's own (NMI, LOC,
+    /// …) are left out.
     pub interrupts: Vec<Interrupt>,
 }
 
@@ -37,18 +38,15 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether `interrupt` serves this device. By number where sysfs lists it;
+    /// Whether an interrupt serves this device. By number where sysfs lists it;
     /// a virtio device shares its bus device's list with nobody but is named
     /// after itself (`virtio2-input.0`); other drivers put the network
     /// device's or the bus device's name into the action (`eth0-TxRx-0`,
     /// `mlx5_comp0@pci:0000:01:00.0`).
-    pub fn owns(&self, interrupt: &Interrupt) -> bool {
-        self.numbers.contains(&interrupt.number)
-            || names(&interrupt.actions, &self.device)
-            || self
-                .bus_name
-                .as_ref()
-                .is_some_and(|name| names(&interrupt.actions, name))
+    pub fn owns(&self, number: u32, actions: &str) -> bool {
+        self.numbers.contains(&number)
+            || names(actions, &self.device)
+            || self.bus_name.as_ref().is_some_and(|name| names(actions, name))
     }
 }
 
@@ -62,46 +60,39 @@ fn names(actions: &str, name: &str) -> bool {
     })
 }
 
-/// Parses the file.
+/// Parses the lines of the interrupts that `keep` wants, by number and action:
+/// a large host has thousands, of hundreds of columns each.
 ///
 /// # Errors
-/// No header of CPUs, or a numbered line with less columns than CPUs.
-pub fn parse(bytes: &[u8]) -> std::result::Result<Interrupts, Malformed> {
+/// No header of CPUs, or a kept line with less columns than CPUs.
+pub fn parse(bytes: &[u8], keep: impl Fn(u32, &str) -> bool) -> std::result::Result<Interrupts, Malformed> {
     let mut rest = lines(bytes);
     let header = rest.next().map(|(_, line)| line).unwrap_or_default();
     let cpus = cpu_header(1, header)?.collect::<std::result::Result<Vec<_>, _>>()?;
     let mut interrupts = Vec::new();
     for (line_number, line) in rest {
         let mut parts = columns(line);
-        let number = parts
-            .next()
-            .and_then(|column| column.strip_suffix(b":"))
-            .and_then(decimal);
-        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else {
+        let number = parts.next().and_then(|column| column.strip_suffix(b":")).and_then(decimal);
+        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else { continue };
+        let words: Vec<_> = parts.clone().skip(cpus.len()).map(String::from_utf8_lossy).collect();
+        let actions = words.join(" ");
+        if !keep(number, &actions) {
             continue;
-        };
+        }
         let mut counts = Vec::with_capacity(cpus.len());
         for cpu in &cpus {
-            let item = format!("CPU{cpu}");
-            counts.push(expect_decimal(
-                line_number,
-                &item,
-                parts.next().unwrap_or_default(),
-            )?);
+            let column = parts.next().unwrap_or_default();
+            counts.push(expect_decimal(line_number, format_args!("CPU{cpu}"), column)?);
         }
-        let words: Vec<_> = parts.map(String::from_utf8_lossy).collect();
-        interrupts.push(Interrupt {
-            number,
-            counts,
-            actions: words.join(" "),
-        });
+        interrupts.push(Interrupt { number, counts, actions });
     }
     Ok(Interrupts { cpus, interrupts })
 }
 
-/// `/proc/interrupts`
-pub fn read(kernel: &mut Kernel) -> Result<Interrupts> {
-    kernel.parse(Root::Proc, "interrupts", parse)
+/// `/proc/interrupts`, the interrupts of these devices.
+pub fn read(kernel: &mut Kernel, owners: &[Owner]) -> Result<Interrupts> {
+    let keep = |number, actions: &str| owners.iter().any(|owner| owner.owns(number, actions));
+    kernel.parse(Root::Proc, "interrupts", |bytes| parse(bytes, keep))
 }
 
 /// What sysfs knows of the interrupts of a network device; `None` for a device
@@ -110,15 +101,9 @@ pub fn read_owner(kernel: &Kernel, device: &str) -> Option<Owner> {
     let roots = kernel.roots();
     let base = format!("class/net/{device}/device");
     let bus_name = roots.link_name(Root::Sys, &base).ok()?;
-    let listed = roots
-        .list(Root::Sys, format!("{base}/msi_irqs"))
-        .unwrap_or_default();
+    let listed = roots.list(Root::Sys, format!("{base}/msi_irqs")).unwrap_or_default();
     let numbers = listed.iter().filter_map(|number| number.parse().ok()).collect();
-    Some(Owner {
-        device: device.to_owned(),
-        bus_name: Some(bus_name),
-        numbers,
-    })
+    Some(Owner { device: device.to_owned(), bus_name: Some(bus_name), numbers })
 }
 
 #[cfg(test)]
@@ -128,7 +113,7 @@ mod tests {
     #[test]
     fn architecture_lines_are_left_out() {
         let text = b"      CPU0 CPU1\n 24: 1 2 PCI-MSI 5-edge eth0-rx-0\nNMI: 0 0 Non-maskable\nERR: 0\n";
-        let parsed = parse(text).unwrap();
+        let parsed = parse(text, |_, _| true).unwrap();
         assert_eq!(parsed.cpus, [0, 1]);
         assert_eq!(parsed.interrupts.len(), 1);
         assert_eq!(parsed.interrupts[0].counts, [1, 2]);
@@ -137,25 +122,16 @@ mod tests {
 
     #[test]
     fn owners_are_told_by_number_or_by_name() {
-        let interrupt = |number, actions: &str| Interrupt {
-            number,
-            counts: vec![],
-            actions: actions.into(),
-        };
-        let owner = Owner {
-            device: "eth1".into(),
-            bus_name: Some("virtio1".into()),
-            numbers: vec![7],
-        };
-        assert!(owner.owns(&interrupt(7, "")));
-        assert!(owner.owns(&interrupt(8, "PCI-MSI eth1-TxRx-0")));
-        assert!(owner.owns(&interrupt(8, "PCI-MSIX virtio1-input.0")));
-        assert!(!owner.owns(&interrupt(8, "PCI-MSIX virtio10-input.0, eth10")));
+        let owner = Owner { device: "eth1".into(), bus_name: Some("virtio1".into()), numbers: vec![7] };
+        assert!(owner.owns(7, ""));
+        assert!(owner.owns(8, "PCI-MSI eth1-TxRx-0"));
+        assert!(owner.owns(8, "PCI-MSIX virtio1-input.0"));
+        assert!(!owner.owns(8, "PCI-MSIX virtio10-input.0, eth10"));
     }
 
     #[test]
     fn errors_say_where() {
-        assert_eq!(parse(b"").unwrap_err().item, "header");
-        assert_eq!(parse(b"CPU0 CPU1\n1: 5\n").unwrap_err().item, "CPU1");
+        assert_eq!(parse(b"", |_, _| true).unwrap_err().item, "header");
+        assert_eq!(parse(b"CPU0 CPU1\n1: 5\n", |_, _| true).unwrap_err().item, "CPU1");
     }
 }

@@ -26,9 +26,9 @@ pub struct Link {
     pub mtu: Option<u32>,
     /// Packets.
     pub transmit_queue_length: Option<u32>,
-    /// Receive queues in use (`IFLA_NUM_RX_QUEUES`).
+    /// Receive queues it was made with (`IFLA_NUM_RX_QUEUES`).
     pub receive_queues: Option<u32>,
-    /// Transmit queues in use (`IFLA_NUM_TX_QUEUES`).
+    /// Transmit queues it was made with (`IFLA_NUM_TX_QUEUES`).
     pub transmit_queues: Option<u32>,
     /// `IFLA_INFO_KIND`: veth, bridge, bond, …; `None` for hardware and loopback.
     pub kind: Option<String>,
@@ -130,11 +130,9 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Link>, Malformed> {
     for (index, message) in messages(bytes).enumerate() {
         let message = message?;
         let payload = message.payload;
-        let (Some(hardware), Some(number), Some(flags)) = (
-            crate::kernel::netlink::u16_at(payload, 2),
-            u32_at(payload, 4),
-            u32_at(payload, 8),
-        ) else {
+        let (Some(hardware), Some(number), Some(flags)) =
+            (crate::kernel::netlink::u16_at(payload, 2), u32_at(payload, 4), u32_at(payload, 8))
+        else {
             return Err(Malformed::new(index + 1, "struct ifinfomsg", "16 bytes", payload));
         };
         let mut link = Link {
@@ -147,12 +145,7 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Link>, Malformed> {
             set(&mut link, attribute);
         }
         if link.name.is_empty() {
-            return Err(Malformed::new(
-                index + 1,
-                "IFLA_IFNAME",
-                "the name of the device",
-                b"",
-            ));
+            return Err(Malformed::new(index + 1, "IFLA_IFNAME", "the name of the device", b""));
         }
         links.push(link);
     }

@@ -46,12 +46,7 @@ pub fn parse_states(bytes: &[u8]) -> std::result::Result<[States; 2], Malformed>
         let message = message?;
         // struct ndmsg { u8 family, pad1; u16 pad2; s32 ifindex; u16 state; u8 flags, type; }
         let (Some(family), Some(state)) = (message.payload.first(), u16_at(message.payload, 8)) else {
-            return Err(Malformed::new(
-                index + 1,
-                "struct ndmsg",
-                "12 bytes",
-                message.payload,
-            ));
+            return Err(Malformed::new(index + 1, "struct ndmsg", "12 bytes", message.payload));
         };
         let table = match Family::from_address_family(*family) {
             Some(Family::V4) => &mut counts[0],
@@ -79,10 +74,7 @@ pub fn read(kernel: &mut Kernel) -> ([Table; 2], Result<()>) {
         outcome if result.is_ok() => result = outcome,
         _ => {}
     };
-    for (table, (family, cache)) in tables
-        .iter_mut()
-        .zip([("ipv4", "arp_cache"), ("ipv6", "ndisc_cache")])
-    {
+    for (table, (family, cache)) in tables.iter_mut().zip([("ipv4", "arp_cache"), ("ipv6", "ndisc_cache")]) {
         for (number, threshold) in (1..).zip(&mut table.thresholds) {
             let path = format!("net/{family}/neigh/default/gc_thresh{number}");
             note(sysctl::read_unsigned(kernel, &path).map(|value| *threshold = value.map(|[value]| value)));
@@ -114,14 +106,7 @@ mod tests {
 
     #[test]
     fn entries_are_counted_by_family_and_state() {
-        let bytes = [
-            entry(2, 0x02),
-            entry(2, 0x20),
-            entry(10, 0x04),
-            entry(7, 0x80),
-            entry(2, 0),
-        ]
-        .concat();
+        let bytes = [entry(2, 0x02), entry(2, 0x20), entry(10, 0x04), entry(7, 0x80), entry(2, 0)].concat();
         let [v4, v6] = parse_states(&bytes).unwrap();
         assert_eq!(v4, [0, 1, 0, 0, 0, 1, 0, 0]);
         assert_eq!(v6, [0, 0, 1, 0, 0, 0, 0, 0]);

@@ -142,10 +142,7 @@ fn parse(
         let bad = |found: &[u8]| Malformed::new(index + 1, "ethtool attributes", "rings or channels", found);
         let reply = decode(message).ok_or_else(|| bad(message.payload))?;
         let mut settings = Settings::default();
-        reply
-            .nlas
-            .iter()
-            .for_each(|attribute| set(&mut settings, attribute));
+        reply.nlas.iter().for_each(|attribute| set(&mut settings, attribute));
         settings.settings.retain(|setting| setting.maximum > 0);
         if settings.device.is_empty() {
             return Err(Malformed::new(
@@ -165,10 +162,7 @@ fn decode(message: Message<'_>) -> Option<EthtoolMessage> {
     let [cmd, version, _, _, attributes @ ..] = message.payload else {
         return None;
     };
-    let header = GenlHeader {
-        cmd: *cmd,
-        version: *version,
-    };
+    let header = GenlHeader { cmd: *cmd, version: *version };
     EthtoolMessage::parse_with_param(attributes, header).ok()
 }
 
@@ -193,11 +187,7 @@ impl Settings {
         let position = match self.settings.iter().position(|setting| setting.kind == kind) {
             Some(position) => position,
             None => {
-                self.settings.push(Setting {
-                    kind,
-                    current: 0,
-                    maximum: 0,
-                });
+                self.settings.push(Setting { kind, current: 0, maximum: 0 });
                 self.settings.len() - 1
             }
         };
@@ -221,11 +211,7 @@ pub fn parse_driver_counters(bytes: &[u8]) -> Vec<DriverCounter> {
         };
         match counters.iter_mut().find(|counter| counter.name == *name) {
             Some(counter) => counter.value = counter.value.wrapping_add(value),
-            None => counters.push(DriverCounter {
-                name,
-                cause: *cause,
-                value,
-            }),
+            None => counters.push(DriverCounter { name, cause: *cause, value }),
         }
     }
     counters
@@ -259,34 +245,17 @@ mod tests {
         let text =
             b"NIC statistics:\n     rx_packets: 5\n     rx_missed_errors: 7\n     rx_queue_0_drops: 1\n";
         let counters = parse_driver_counters(text);
-        let expected = DriverCounter {
-            name: "rx_missed_errors",
-            cause: Cause::Missed,
-            value: 7,
-        };
+        let expected = DriverCounter { name: "rx_missed_errors", cause: Cause::Missed, value: 7 };
         assert_eq!(counters, [expected]);
-        assert_eq!(
-            parse_driver_counters(b"rx_out_of_buffer: many\n\xff\xff: 1\n"),
-            []
-        );
+        assert_eq!(parse_driver_counters(b"rx_out_of_buffer: many\n\xff\xff: 1\n"), []);
         let queues = parse_driver_counters(b"Tx Queue#: 0\n  ring full: 3\nTx Queue#: 1\n  ring full: 4\n");
-        assert_eq!(
-            queues,
-            [DriverCounter {
-                name: "ring full",
-                cause: Cause::RingFull,
-                value: 7
-            }]
-        );
+        assert_eq!(queues, [DriverCounter { name: "ring full", cause: Cause::RingFull, value: 7 }]);
     }
 
     #[test]
     fn the_list_names_each_counter_once() {
         for (index, (name, _)) in DRIVER_COUNTERS.iter().enumerate() {
-            assert!(
-                DRIVER_COUNTERS[..index].iter().all(|(other, _)| other != name),
-                "{name}"
-            );
+            assert!(DRIVER_COUNTERS[..index].iter().all(|(other, _)| other != name), "{name}");
         }
     }
 }

@@ -52,9 +52,8 @@ fn has_name(bytes: &[u8]) -> bool {
     let close = text.iter().rposition(|byte| *byte == b')');
     match (open, close) {
         (Some(open), Some(close)) => {
-            let number = text[..open]
-                .strip_suffix(b" ")
-                .is_some_and(|number| number.iter().all(u8::is_ascii_digit));
+            let number =
+                text[..open].strip_suffix(b" ").is_some_and(|number| number.iter().all(u8::is_ascii_digit));
             number && open < close && text.get(close + 1) == Some(&b' ')
         }
         _ => false,
@@ -63,9 +62,7 @@ fn has_name(bytes: &[u8]) -> bool {
 
 /// Parses the line `btime` of `/proc/stat`.
 pub fn parse_boot_time(bytes: &[u8]) -> Option<u64> {
-    let line = bytes
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"btime "))?;
+    let line = bytes.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"btime "))?;
     super::text::decimal(line)
 }
 
@@ -73,11 +70,7 @@ pub fn parse_boot_time(bytes: &[u8]) -> Option<u64> {
 pub fn read(kernel: &mut Kernel) -> Result<Process> {
     let mut process = kernel.parse(Root::Proc, "self/stat", parse)?;
     process.boot_time = kernel.read(Root::Proc, "stat").ok().and_then(parse_boot_time);
-    process.open_files = kernel
-        .roots()
-        .list(Root::Proc, "self/fd")
-        .ok()
-        .map(|names| names.len() as u64);
+    process.open_files = kernel.roots().list(Root::Proc, "self/fd").ok().map(|names| names.len() as u64);
     Ok(process)
 }
 
@@ -87,10 +80,7 @@ mod tests {
 
     #[test]
     fn boot_time_is_a_line_of_its_own() {
-        assert_eq!(
-            parse_boot_time(b"cpu 1 2\nbtime 1764500000\nprocesses 5\n"),
-            Some(1764500000)
-        );
+        assert_eq!(parse_boot_time(b"cpu 1 2\nbtime 1764500000\nprocesses 5\n"), Some(1764500000));
         assert_eq!(parse_boot_time(b"xbtime 5\n"), None);
     }
 }

@@ -60,12 +60,7 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Qdisc>, Malformed> {
         let message = message?;
         // struct tcmsg { u8 family, pad; u16 pad; s32 ifindex; u32 handle, parent, info; }
         let (Some(link), Some(parent)) = (u32_at(message.payload, 4), u32_at(message.payload, 12)) else {
-            return Err(Malformed::new(
-                index + 1,
-                "struct tcmsg",
-                "20 bytes",
-                message.payload,
-            ));
+            return Err(Malformed::new(index + 1, "struct tcmsg", "20 bytes", message.payload));
         };
         let mut qdisc = Qdisc {
             link,
@@ -97,12 +92,7 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Qdisc>, Malformed> {
             }
         }
         if qdisc.kind.is_empty() {
-            return Err(Malformed::new(
-                index + 1,
-                "TCA_KIND",
-                "the kind of the queueing discipline",
-                b"",
-            ));
+            return Err(Malformed::new(index + 1, "TCA_KIND", "the kind of the queueing discipline", b""));
         }
         qdiscs.push(qdisc);
     }

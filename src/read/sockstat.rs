@@ -13,18 +13,13 @@ pub struct Sockstat(Vec<(String, String, u64)>);
 impl Sockstat {
     /// The figure, if this kernel prints it.
     pub fn get(&self, protocol: &str, name: &str) -> Option<u64> {
-        let found = self
-            .0
-            .iter()
-            .find(|(group, key, _)| group == protocol && key == name);
+        let found = self.0.iter().find(|(group, key, _)| group == protocol && key == name);
         found.map(|(_, _, value)| *value)
     }
 
     /// Every figure as (protocol, name, value), in the kernel's order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
-        self.0
-            .iter()
-            .map(|(protocol, name, value)| (protocol.as_str(), name.as_str(), *value))
+        self.0.iter().map(|(protocol, name, value)| (protocol.as_str(), name.as_str(), *value))
     }
 }
 

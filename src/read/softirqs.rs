@@ -23,12 +23,7 @@ pub struct Cpu {
 pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Cpu>, Malformed> {
     let mut rest = lines(bytes);
     let header = rest.next().map(|(_, line)| line).unwrap_or_default();
-    let cpus = cpu_header(1, header)?.map(|cpu| {
-        cpu.map(|cpu| Cpu {
-            cpu,
-            ..Cpu::default()
-        })
-    });
+    let cpus = cpu_header(1, header)?.map(|cpu| cpu.map(|cpu| Cpu { cpu, ..Cpu::default() }));
     let mut cpus = cpus.collect::<std::result::Result<Vec<_>, _>>()?;
     let mut found = false;
     for (number, line) in rest {
@@ -40,19 +35,12 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Cpu>, Malformed> {
         };
         found = true;
         for cpu in &mut cpus {
-            let item = format!("CPU{}", cpu.cpu);
-            set(
-                cpu,
-                expect_decimal(number, &item, parts.next().unwrap_or_default())?,
-            );
+            let column = parts.next().unwrap_or_default();
+            let value = expect_decimal(number, format_args!("CPU{}", cpu.cpu), column)?;
+            set(cpu, value);
         }
         if let Some(extra) = parts.next() {
-            return Err(Malformed::new(
-                number,
-                "columns",
-                "as many columns as CPUs",
-                extra,
-            ));
+            return Err(Malformed::new(number, "columns", "as many columns as CPUs", extra));
         }
     }
     if !found {
@@ -70,10 +58,7 @@ pub(super) fn cpu_header(
         return Err(Malformed::new(number, "header", "a line `CPU0 CPU1 …`", line));
     }
     Ok(columns(line).map(move |column| {
-        let cpu = column
-            .strip_prefix(b"CPU")
-            .and_then(decimal)
-            .and_then(|cpu| u32::try_from(cpu).ok());
+        let cpu = column.strip_prefix(b"CPU").and_then(decimal).and_then(|cpu| u32::try_from(cpu).ok());
         cpu.ok_or_else(|| Malformed::new(number, "header", "a column `CPUn`", column))
     }))
 }
@@ -97,14 +82,7 @@ mod tests {
     fn columns_belong_to_the_cpus_of_the_header() {
         let text = b"         CPU0    CPU2\n  HI: 1 2\nNET_TX: 3 4\nNET_RX: 5 6\n";
         let cpus = parse(text).unwrap();
-        assert_eq!(
-            cpus[1],
-            Cpu {
-                cpu: 2,
-                net_rx: 6,
-                net_tx: 4
-            }
-        );
+        assert_eq!(cpus[1], Cpu { cpu: 2, net_rx: 6, net_tx: 4 });
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn parse(bytes: &[u8], online: Option<&[u32]>) -> std::result::Result<Vec<Cp
         let mut values = [0; 15];
         let mut count = 0;
         for column in columns(line) {
-            let value = expect_hexadecimal(number, &format!("column {}", count + 1), column)?;
+            let value = expect_hexadecimal(number, format_args!("column {}", count + 1), column)?;
             if let Some(place) = values.get_mut(count) {
                 *place = value;
             }
@@ -76,35 +76,20 @@ pub fn parse(bytes: &[u8], online: Option<&[u32]>) -> std::result::Result<Vec<Cp
         });
     }
     if cpus.is_empty() {
-        return Err(Malformed::new(
-            1,
-            "softnet_stat",
-            "a line for every CPU",
-            b"nothing",
-        ));
+        return Err(Malformed::new(1, "softnet_stat", "a line for every CPU", b"nothing"));
     }
     if numbered == 0
         && let Some(online) = online
     {
         if online.len() != cpus.len() {
             let found = format!("{} lines, {} CPUs", cpus.len(), online.len());
-            return Err(Malformed::new(
-                cpus.len(),
-                "CPU",
-                "a line for every CPU online",
-                found.as_bytes(),
-            ));
+            return Err(Malformed::new(cpus.len(), "CPU", "a line for every CPU online", found.as_bytes()));
         }
         for (line, cpu) in cpus.iter_mut().zip(online) {
             line.cpu = *cpu;
         }
     } else if numbered != 0 && numbered != cpus.len() {
-        return Err(Malformed::new(
-            1,
-            "column 13",
-            "the CPU's number in every line or in none",
-            b"both",
-        ));
+        return Err(Malformed::new(1, "column 13", "the CPU's number in every line or in none", b"both"));
     }
     Ok(cpus)
 }
@@ -113,9 +98,7 @@ pub fn parse(bytes: &[u8], online: Option<&[u32]>) -> std::result::Result<Vec<Cp
 /// that print no CPU number.
 pub fn read(kernel: &mut Kernel) -> Result<Vec<Cpu>> {
     let online = cpu::read_online(kernel);
-    kernel.parse(Root::Proc, "net/softnet_stat", |bytes| {
-        parse(bytes, online.as_deref())
-    })
+    kernel.parse(Root::Proc, "net/softnet_stat", |bytes| parse(bytes, online.as_deref()))
 }
 
 #[cfg(test)]
@@ -128,10 +111,7 @@ mod tests {
     fn nine_columns_of_old_kernels() {
         let cpus = parse(format!("{NINE}\n{NINE}\n").as_bytes(), Some(&[0, 3])).unwrap();
         assert_eq!(cpus[1].cpu, 3);
-        assert_eq!(
-            (cpus[0].processed, cpus[0].dropped, cpus[0].collisions),
-            (65535, 2, 3)
-        );
+        assert_eq!((cpus[0].processed, cpus[0].dropped, cpus[0].collisions), (65535, 2, 3));
         assert_eq!(cpus[0].received_rps, None);
     }
 

@@ -13,10 +13,7 @@ pub struct Statistics(Vec<(String, u64)>);
 impl Statistics {
     /// The column, if this kernel prints it.
     pub fn get(&self, name: &str) -> Option<u64> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| *value)
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 }
 
@@ -42,30 +39,16 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Statistics, Malformed> {
     for (number, line) in rest {
         let mut values = columns(line);
         for (name, sum) in &mut sums {
-            let value = expect_hexadecimal(number, name, values.next().unwrap_or_default())?;
-            *sum = if name == "entries" {
-                value
-            } else {
-                sum.wrapping_add(value)
-            };
+            let value = expect_hexadecimal(number, &*name, values.next().unwrap_or_default())?;
+            *sum = if name == "entries" { value } else { sum.wrapping_add(value) };
         }
         if let Some(extra) = values.next() {
-            return Err(Malformed::new(
-                number,
-                "columns",
-                "as many columns as names",
-                extra,
-            ));
+            return Err(Malformed::new(number, "columns", "as many columns as names", extra));
         }
         rows += 1;
     }
     if sums.is_empty() || rows == 0 {
-        return Err(Malformed::new(
-            1,
-            "statistics",
-            "a line of names and a line for every CPU",
-            header,
-        ));
+        return Err(Malformed::new(1, "statistics", "a line of names and a line for every CPU", header));
     }
     Ok(Statistics(sums))
 }

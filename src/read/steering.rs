@@ -18,10 +18,12 @@ pub struct Queue {
 pub enum Steering {
     /// A receive queue.
     Receive {
-        /// CPUs that may process its packets (`rps_cpus`); 0 is off.
-        cpus: u32,
-        /// Entries of its flow table (`rps_flow_cnt`); 0 is off.
-        flows: u64,
+        /// CPUs that may process its packets (`rps_cpus`); 0 is off, `None` a
+        /// kernel built without RPS.
+        cpus: Option<u32>,
+        /// Entries of its flow table (`rps_flow_cnt`); 0 is off, `None` a
+        /// kernel built without RPS.
+        flows: Option<u64>,
     },
     /// A transmit queue.
     Transmit {
@@ -59,8 +61,7 @@ pub fn parse_count(bytes: &[u8]) -> std::result::Result<u64, Malformed> {
     decimal(text).ok_or_else(|| Malformed::new(1, "count", "an unsigned integer", text))
 }
 
-/// The queues of a device, in numeric order. A kernel built without RPS or XPS
-/// has no such files, which reads as off.
+/// The queues of a device, in numeric order.
 ///
 /// # Errors
 /// Absent where sysfs does not show the device; failed where a file cannot be
@@ -78,10 +79,7 @@ pub fn read(kernel: &mut Kernel, device: &str) -> Result<Vec<Queue>> {
             let cpus = optional(kernel.parse(Root::Sys, format!("{base}/{name}/rps_cpus"), parse_mask))?;
             let flows =
                 optional(kernel.parse(Root::Sys, format!("{base}/{name}/rps_flow_cnt"), parse_count))?;
-            Steering::Receive {
-                cpus: cpus.unwrap_or(0),
-                flows: flows.unwrap_or(0),
-            }
+            Steering::Receive { cpus, flows }
         } else if name.starts_with("tx-") {
             let cpus = optional(kernel.parse(Root::Sys, format!("{base}/{name}/xps_cpus"), parse_mask))?;
             Steering::Transmit { cpus }

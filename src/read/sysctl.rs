@@ -35,12 +35,7 @@ pub fn parse_numbers(bytes: &[u8], count: usize) -> std::result::Result<Vec<i64>
         numbers.push(number);
     }
     if numbers.len() != count {
-        return Err(Malformed::new(
-            1,
-            format!("{} values", numbers.len()),
-            expected(count),
-            bytes,
-        ));
+        return Err(Malformed::new(1, format!("{} values", numbers.len()), expected(count), bytes));
     }
     Ok(numbers)
 }
@@ -68,9 +63,7 @@ pub fn parse_text(bytes: &[u8]) -> std::result::Result<String, Malformed> {
 
 /// Reads a value of `count` integers.
 pub fn read_numbers(kernel: &mut Kernel, path: &str, count: usize) -> Result<Reading> {
-    read(kernel, path, |bytes| {
-        parse_numbers(bytes, count).map(Value::Numbers)
-    })
+    read(kernel, path, |bytes| parse_numbers(bytes, count).map(Value::Numbers))
 }
 
 /// Reads a text value.
@@ -126,10 +119,7 @@ mod tests {
 
     #[test]
     fn numbers_are_counted() {
-        assert_eq!(
-            parse_numbers(b"4096\t131072\t6291456\n", 3).unwrap(),
-            [4096, 131072, 6291456]
-        );
+        assert_eq!(parse_numbers(b"4096\t131072\t6291456\n", 3).unwrap(), [4096, 131072, 6291456]);
         assert_eq!(parse_numbers(b"-262144\n", 1).unwrap(), [-262144]);
         assert_eq!(parse_numbers(b"4294967295\n", 1).unwrap(), [4294967295]);
         assert_eq!(parse_numbers(b"1 2\n", 1).unwrap_err().expected, "one integer");

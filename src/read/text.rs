@@ -1,21 +1,19 @@
 //! Lines, columns and numbers of the kernel's text files.
 
+use std::fmt::Display;
+
 use crate::kernel::Malformed;
 
 /// Lines with their number, counted from 1; an empty last line is none.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let count = if body.is_empty() { 0 } else { usize::MAX };
-    body.split(|byte| *byte == b'\n')
-        .take(count)
-        .enumerate()
-        .map(|(index, line)| (index + 1, line))
+    body.split(|byte| *byte == b'\n').take(count).enumerate().map(|(index, line)| (index + 1, line))
 }
 
 /// Columns, separated by blanks.
-pub(super) fn columns(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace)
-        .filter(|column| !column.is_empty())
+pub(super) fn columns(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    line.split(u8::is_ascii_whitespace).filter(|column| !column.is_empty())
 }
 
 /// An unsigned decimal, all digits.
@@ -46,21 +44,18 @@ pub(super) fn signed(column: &[u8]) -> Option<i64> {
 /// A name of the kernel's: printable ASCII.
 pub(super) fn name(column: &[u8]) -> Option<&str> {
     let printable = !column.is_empty() && column.iter().all(u8::is_ascii_graphic);
-    if printable {
-        std::str::from_utf8(column).ok()
-    } else {
-        None
-    }
+    if printable { std::str::from_utf8(column).ok() } else { None }
 }
 
-/// As [`decimal`], or an error that names the line and the item.
-pub(super) fn expect_decimal(line: usize, item: &str, column: &[u8]) -> Result<u64, Malformed> {
-    decimal(column).ok_or_else(|| Malformed::new(line, item, "an unsigned integer", column))
+/// As [`decimal`], or an error that names the line and the item. The item is
+/// made a string only then: these run once a cell of large tables.
+pub(super) fn expect_decimal(line: usize, item: impl Display, column: &[u8]) -> Result<u64, Malformed> {
+    decimal(column).ok_or_else(|| Malformed::new(line, item.to_string(), "an unsigned integer", column))
 }
 
 /// As [`hexadecimal`], or an error that names the line and the item.
-pub(super) fn expect_hexadecimal(line: usize, item: &str, column: &[u8]) -> Result<u64, Malformed> {
-    hexadecimal(column).ok_or_else(|| Malformed::new(line, item, "a hexadecimal number", column))
+pub(super) fn expect_hexadecimal(line: usize, item: impl Display, column: &[u8]) -> Result<u64, Malformed> {
+    hexadecimal(column).ok_or_else(|| Malformed::new(line, item.to_string(), "a hexadecimal number", column))
 }
 
 /// As [`name`], or an error that names the line and the item.

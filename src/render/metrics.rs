@@ -25,13 +25,8 @@ pub(super) fn render() -> String {
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let help = metric.help.replace('|', "\\|");
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {help} |",
-            metric.name,
-            metric.kind.name(),
-            labels.join(", ")
-        );
+        let _ =
+            writeln!(text, "| `{}` | {} | {} | {help} |", metric.name, metric.kind.name(), labels.join(", "));
     }
     text
 }

@@ -36,14 +36,8 @@ pub enum Error {
 /// Every document.
 pub fn documents() -> Vec<Document> {
     vec![
-        Document {
-            path: "docs/metrics.md",
-            text: metrics::render(),
-        },
-        Document {
-            path: "docs/parameters.md",
-            text: parameters::render(),
-        },
+        Document { path: "docs/metrics.md", text: metrics::render() },
+        Document { path: "docs/parameters.md", text: parameters::render() },
     ]
 }
 
@@ -56,10 +50,7 @@ pub fn run(output: &Path, check: bool) -> Result<(), Error> {
     let mut stale = Vec::new();
     for document in documents() {
         let path = output.join(document.path);
-        let failed = |source| Error::Io {
-            path: path.clone(),
-            source,
-        };
+        let failed = |source| Error::Io { path: path.clone(), source };
         if check {
             match fs::read_to_string(&path) {
                 Ok(text) if text == document.text => {}
@@ -74,9 +65,5 @@ pub fn run(output: &Path, check: bool) -> Result<(), Error> {
             fs::write(&path, document.text).map_err(failed)?;
         }
     }
-    if stale.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::Stale(stale.join(", ")))
-    }
+    if stale.is_empty() { Ok(()) } else { Err(Error::Stale(stale.join(", "))) }
 }

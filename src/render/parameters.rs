@@ -48,11 +48,7 @@ fn write_parameter(text: &mut String, parameter: &Parameter) -> std::fmt::Result
         writeln!(text, "- Needs module: `{module}`")?;
     }
     writeln!(text, "- Cautions: {}", parameter.cautions)?;
-    let sources: Vec<_> = parameter
-        .sources
-        .iter()
-        .map(|source| format!("`{source}`"))
-        .collect();
+    let sources: Vec<_> = parameter.sources.iter().map(|source| format!("`{source}`")).collect();
     writeln!(text, "- Sources: {}", sources.join(", "))
 }
 
@@ -106,10 +102,12 @@ fn describe(rule: Rule) -> String {
         Rule::TcpMemory => "3/4, 1 and 3/2 of a 16th of the pages for buffers".into(),
         Rule::UdpMemory => "3/4, 1 and 3/2 of an 8th of the pages for buffers".into(),
         Rule::TcpReceiveBuffer { default, cap } => {
-            format!("one page, {default}, and a 128th of the memory for buffers, at most {cap}")
+            format!(
+                "one page (4096 before 6.0), {default}, and a 128th of the memory for buffers, at most {cap}"
+            )
         }
         Rule::TcpSendBuffer { cap } => {
-            format!("one page, 16384, and a 128th of the memory for buffers, at most {cap}")
+            format!("one page (4096 before 6.0), 16384, and a 128th of the memory for buffers, at most {cap}")
         }
         Rule::SocketBuffer => "212992 where a cache line has 64 bytes".into(),
         Rule::ConntrackBuckets { per_gib4 } => {

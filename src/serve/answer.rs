@@ -19,9 +19,7 @@ pub(super) async fn answer(app: &App, request: &Request<Incoming>) -> Result<Ans
     let mut answer = route(app, request).await;
     if app.free.available_permits() == 0 {
         // Others may be waiting for this connection's place.
-        answer
-            .headers_mut()
-            .insert(CONNECTION, HeaderValue::from_static("close"));
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(answer)
 }
@@ -34,19 +32,14 @@ async fn route(app: &App, request: &Request<Incoming>) -> Answer {
     // hyper sends no body in answer to HEAD, only what it would have been.
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-        answer
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return answer;
     }
     match path {
         "/" => page::answer(app).await,
         "/-/healthy" => text(StatusCode::OK, "healthy\n"),
         "/-/ready" if app.ready.load(Ordering::Relaxed) => text(StatusCode::OK, "ready\n"),
-        "/-/ready" => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the first collection has not finished\n",
-        ),
+        "/-/ready" => text(StatusCode::SERVICE_UNAVAILABLE, "the first collection has not finished\n"),
         _ => scrape::answer(app, request).await,
     }
 }
@@ -60,8 +53,6 @@ pub(super) fn text(status: StatusCode, body: impl Into<String>) -> Answer {
 pub(super) fn with_body(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
-    answer
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
 }

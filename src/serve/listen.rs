@@ -46,10 +46,7 @@ impl Listeners {
             ListenAddress::Host { host, port } => Socket::Tcp(bind_host(host, *port)?),
             ListenAddress::Unix(path) => {
                 let listener = bind_unix(path).await?;
-                Socket::Unix {
-                    listener,
-                    _file: Some(SocketFile::new(path)?),
-                }
+                Socket::Unix { listener, _file: Some(SocketFile::new(path)?) }
             }
         };
         self.sockets.push(socket);
@@ -68,10 +65,7 @@ impl Listeners {
                 Socket::Tcp(TcpListener::from_std(listener)?)
             } else if let Ok(Some(listener)) = passed.take_unix_listener(index) {
                 listener.set_nonblocking(true)?;
-                Socket::Unix {
-                    listener: UnixListener::from_std(listener)?,
-                    _file: None,
-                }
+                Socket::Unix { listener: UnixListener::from_std(listener)?, _file: None }
             } else {
                 return Err(io::Error::other(format!(
                     "passed socket {} is neither a TCP nor a unix stream socket",
@@ -81,9 +75,7 @@ impl Listeners {
             listeners.sockets.push(socket);
         }
         if listeners.sockets.is_empty() {
-            return Err(io::Error::other(
-                "no socket was passed; is the .socket unit active?",
-            ));
+            return Err(io::Error::other("no socket was passed; is the .socket unit active?"));
         }
         Ok(listeners)
     }
@@ -92,9 +84,9 @@ impl Listeners {
     pub fn addresses(&self) -> Vec<String> {
         let unknown = "unknown".to_owned();
         let address = |socket: &Socket| match socket {
-            Socket::Tcp(listener) => listener
-                .local_addr()
-                .map_or(unknown.clone(), |address| address.to_string()),
+            Socket::Tcp(listener) => {
+                listener.local_addr().map_or(unknown.clone(), |address| address.to_string())
+            }
             Socket::Unix { listener, .. } => {
                 let address = listener.local_addr().ok();
                 let path = address.as_ref().and_then(|address| address.as_pathname());
@@ -131,9 +123,9 @@ impl Socket {
                 let _ = stream.set_nodelay(true);
                 Stream::Tcp(stream)
             }),
-            Self::Unix { listener, .. } => listener
-                .poll_accept(cx)
-                .map_ok(|(stream, _)| Stream::Unix(stream)),
+            Self::Unix { listener, .. } => {
+                listener.poll_accept(cx).map_ok(|(stream, _)| Stream::Unix(stream))
+            }
         }
     }
 }
@@ -141,12 +133,7 @@ impl Socket {
 /// IPv6 takes IPv4 connections too; where the kernel has no IPv6, IPv4 alone.
 fn bind_port(port: u16) -> io::Result<TcpListener> {
     match bind_tcp((Ipv6Addr::UNSPECIFIED, port).into()) {
-        Err(error)
-            if matches!(
-                error.raw_os_error(),
-                Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
-            ) =>
-        {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {
             bind_tcp((Ipv4Addr::UNSPECIFIED, port).into())
         }
         bound => bound,
@@ -167,11 +154,7 @@ fn bind_host(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     if address.is_ipv6() && address.ip().is_unspecified() {
         // net.ipv6.bindv6only of the host must not decide this.
@@ -211,10 +194,7 @@ struct SocketFile {
 
 impl SocketFile {
     fn new(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            path: path.into(),
-            identity: identity(path)?,
-        })
+        Ok(Self { path: path.into(), identity: identity(path)? })
     }
 }
 

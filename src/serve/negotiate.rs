@@ -10,11 +10,7 @@ pub(super) fn format(headers: &HeaderMap) -> Format {
     let ranges: Vec<_> = elements(headers, &ACCEPT).filter_map(Range::parse).collect();
     let open_metrics = quality(&ranges, "application", "openmetrics-text", "1.0.0");
     let text = quality(&ranges, "text", "plain", "0.0.4");
-    if open_metrics > text {
-        Format::OpenMetrics
-    } else {
-        Format::Text
-    }
+    if open_metrics > text { Format::OpenMetrics } else { Format::Text }
 }
 
 /// Whether to compress.
@@ -50,16 +46,9 @@ impl<'a> Range<'a> {
         let (kind, subkind) = parts.next()?.split_once('/')?;
         let version = parts.clone().find_map(|parameter| {
             let (name, value) = parameter.split_once('=')?;
-            name.trim()
-                .eq_ignore_ascii_case("version")
-                .then(|| value.trim().trim_matches('"'))
+            name.trim().eq_ignore_ascii_case("version").then(|| value.trim().trim_matches('"'))
         });
-        Some(Self {
-            kind: kind.trim(),
-            subkind: subkind.trim(),
-            version,
-            quality: q(parts)?,
-        })
+        Some(Self { kind: kind.trim(), subkind: subkind.trim(), version, quality: q(parts)? })
     }
 
     /// How closely this range describes the format; `None` if it does not.
@@ -82,21 +71,15 @@ impl<'a> Range<'a> {
 
 /// The quality, in thousandths, that the closest of `ranges` gives a format.
 fn quality(ranges: &[Range<'_>], kind: &str, subkind: &str, version: &str) -> u16 {
-    let fitting = ranges
-        .iter()
-        .filter_map(|range| Some((range.closeness(kind, subkind, version)?, range.quality)));
+    let fitting =
+        ranges.iter().filter_map(|range| Some((range.closeness(kind, subkind, version)?, range.quality)));
     fitting.max().map_or(0, |(_, quality)| quality)
 }
 
 /// The elements of a header that is a list and may occur several times.
 fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let values = headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| split(value, ','))
-        .filter(|element| !element.is_empty())
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| split(value, ',')).filter(|element| !element.is_empty())
 }
 
 /// Splits outside of quotes.
@@ -136,10 +119,7 @@ mod tests {
     use super::*;
 
     fn headers(name: HeaderName, value: &str) -> HeaderMap {
-        value
-            .split('\n')
-            .map(|value| (name.clone(), value.parse().expect("a valid header")))
-            .collect()
+        value.split('\n').map(|value| (name.clone(), value.parse().expect("a valid header"))).collect()
     }
 
     #[test]
@@ -167,25 +147,16 @@ mod tests {
             ),
             ("", Text),
             ("*/*", Text),
-            (
-                "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-                Text,
-            ),
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Text),
             ("text/plain", Text),
             ("application/openmetrics-text", OpenMetrics),
-            (
-                "Application/OpenMetrics-Text; Version=\"1.0.0\"; charset=utf-8",
-                OpenMetrics,
-            ),
+            ("Application/OpenMetrics-Text; Version=\"1.0.0\"; charset=utf-8", OpenMetrics),
             ("application/*", OpenMetrics),
             ("application/openmetrics-text;version=0.0.1", Text),
             ("application/openmetrics-text;version=0.0.1, */*;q=0.1", Text),
             ("application/openmetrics-text, text/plain", Text),
             ("text/plain;q=0.9, application/openmetrics-text", OpenMetrics),
-            (
-                "text/plain;q=0.5, application/openmetrics-text;q=0.501",
-                OpenMetrics,
-            ),
+            ("text/plain;q=0.5, application/openmetrics-text;q=0.501", OpenMetrics),
             ("text/plain;q=0.9\napplication/openmetrics-text", OpenMetrics),
             ("application/openmetrics-text;q=0", Text),
             ("application/openmetrics-text;q=0, */*", Text),
@@ -193,10 +164,7 @@ mod tests {
             ("text/*;q=0.3, application/openmetrics-text;q=0.2", Text),
             ("application/openmetrics-text;q=2, text/plain;q=0.1", Text),
             ("application/openmetrics-text;q=x, text/plain;q=0.1", Text),
-            (
-                "application/openmetrics-text;x=\"a,b;q=0\", text/plain;q=0.1",
-                OpenMetrics,
-            ),
+            ("application/openmetrics-text;x=\"a,b;q=0\", text/plain;q=0.1", OpenMetrics),
             ("image/png", Text),
             (",;,/;q", Text),
         ] {

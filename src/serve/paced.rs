@@ -62,19 +62,9 @@ pub(super) struct Paced<S> {
 
 impl<S> Paced<S> {
     pub(super) fn new(stream: S, phase: Phase, limits: &Limits) -> Self {
-        let Limits {
-            head, answer, idle, ..
-        } = *limits;
+        let Limits { head, answer, idle, .. } = *limits;
         let deadline = Box::pin(sleep(head));
-        Self {
-            stream,
-            phase,
-            head,
-            answer,
-            idle,
-            timed: State::Head,
-            deadline,
-        }
+        Self { stream, phase, head, answer, idle, timed: State::Head, deadline }
     }
 
     /// Starts the clock of a phase that has just begun.
@@ -102,10 +92,7 @@ impl<S> Paced<S> {
     /// Fails when the phase is over its time; else the task is woken then.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.limit().is_some() && self.deadline.as_mut().poll(cx).is_ready() {
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("{:?} took too long", self.timed),
-            ));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{:?} took too long", self.timed)));
         }
         Ok(())
     }
@@ -176,5 +163,39 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         self.update();
         let result = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.checked(cx, result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_only_flushed_is_woken_when_it_has_been_idle_too_long() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime can be built").block_on(async {
+            let (stream, _client) = UnixStream::pair().expect("sockets can be made");
+            let limits = Limits { idle: Duration::from_millis(20), ..Limits::default() };
+            let phase = Phase::default();
+            let mut paced = Paced::new(stream, phase.clone(), &limits);
+            phase.set(State::Answering);
+            let mut polls = 0;
+            let woken = poll_fn(|cx| {
+                polls += 1;
+                if polls == 1 {
+                    assert!(matches!(Pin::new(&mut paced).poll_flush(cx), Poll::Ready(Ok(()))));
+                    assert_eq!(phase.get(), State::Idle);
+                    return Poll::Pending;
+                }
+                Pin::new(&mut paced).poll_read(cx, &mut ReadBuf::new(&mut [0; 8]))
+            });
+            // Only the deadline wakes it: nothing is ever sent.
+            let late = woken.await;
+            assert_eq!(late.map_err(|late| late.kind()), Err(io::ErrorKind::TimedOut));
+        });
     }
 }

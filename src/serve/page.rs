@@ -33,25 +33,20 @@ pub(super) async fn answer(app: &App) -> Answer {
 }
 
 fn render(telemetry_path: &str, notices: &[String], reports: &[Report]) -> String {
-    let notice: String = notices
-        .iter()
-        .map(|notice| format!("<p class=\"notice\">{}</p>\n", escape(notice)))
-        .collect();
+    let notice: String =
+        notices.iter().map(|notice| format!("<p class=\"notice\">{}</p>\n", escape(notice))).collect();
     let rows: String = reports.iter().map(row).collect();
     // What comes from outside is filled in last, so that it is not searched.
     TEMPLATE
         .replace("{version}", env!("CARGO_PKG_VERSION"))
-        .replace("{revision}", &escape(crate::cli::REVISION))
+        .replace("{revision}", &escape(crate::REVISION))
         .replace("{telemetry_path}", &escape(telemetry_path))
         .replace("{notice}", &notice)
         .replace("{rows}", &rows)
 }
 
 fn row(report: &Report) -> String {
-    let help = SOURCES
-        .iter()
-        .find(|source| source.name == report.source)
-        .map_or("", |source| source.help);
+    let help = SOURCES.iter().find(|source| source.name == report.source).map_or("", |source| source.help);
     let outcome = report.outcome.name();
     let milliseconds = report.duration.as_secs_f64() * 1e3;
     format!(
@@ -87,11 +82,7 @@ mod tests {
     #[test]
     fn what_the_host_says_is_escaped() {
         let outcome = Outcome::Failed(r#"<script>alert("1")</script> & 'x'"#.to_owned());
-        let report = Report {
-            source: "netstat",
-            outcome,
-            duration: Duration::from_micros(1234),
-        };
+        let report = Report { source: "netstat", outcome, duration: Duration::from_micros(1234) };
         let page = render("/metrics", &["a < b".to_owned()], &[report]);
         assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;"));
         assert!(!page.contains("<script"));
@@ -105,13 +96,7 @@ mod tests {
     fn the_page_needs_nothing_from_elsewhere_and_leaves_no_placeholder() {
         let page = render("/metrics", &[], &[]);
         assert!(!page.contains("//") && !page.contains("src="), "{page}");
-        for placeholder in [
-            "{version}",
-            "{revision}",
-            "{telemetry_path}",
-            "{notice}",
-            "{rows}",
-        ] {
+        for placeholder in ["{version}", "{revision}", "{telemetry_path}", "{notice}", "{rows}"] {
             assert!(!page.contains(placeholder));
         }
     }

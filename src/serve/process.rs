@@ -11,7 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, error, info};
 
 use super::{App, Limits, Listeners, run};
-use crate::cli::{ListenAddress, LogFormat, REVISION, ServeArgs};
+use crate::REVISION;
+use crate::cli::{ListenAddress, LogFormat, ServeArgs};
 use crate::collect::{Collector, Selection};
 use crate::config::{Config, ReloadState};
 use crate::kernel::{self, Kernel, Root};
@@ -80,16 +81,8 @@ pub fn start(config: Config) -> Result<(), Error> {
         let collector = Collector::start(kernel, config.settings.clone())
             .map_err(Error::system("cannot start the collecting thread"))?;
         let state = Arc::new(ReloadState::started());
-        let limits = Limits {
-            connections: config.args.max_connections,
-            ..Limits::default()
-        };
-        let app = App::new(
-            collector.clone(),
-            config.args.telemetry_path.clone(),
-            limits,
-            state.clone(),
-        );
+        let limits = Limits { connections: config.args.max_connections, ..Limits::default() };
+        let app = App::new(collector.clone(), config.args.telemetry_path.clone(), limits, state.clone());
         let app = Arc::new(app);
         tokio::spawn(first_collection(app.clone(), collector.clone()));
         tokio::spawn(reload_on(reload, config, collector, state));
@@ -139,10 +132,7 @@ async fn listen(args: &ServeArgs, passed: ListenFd) -> Result<Listeners, Error> 
     let mut listeners = Listeners::default();
     for address in &args.listen_addresses {
         let bound = listeners.bind(address).await;
-        bound.map_err(|source| Error::Listen {
-            address: address.clone(),
-            source,
-        })?;
+        bound.map_err(|source| Error::Listen { address: address.clone(), source })?;
     }
     Ok(listeners)
 }
@@ -158,11 +148,7 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
 }
 
 async fn first_collection(app: Arc<App>, collector: Collector) {
-    let snapshot = collector.snapshot(Selection::all()).await;
-    for report in &snapshot.reports {
-        let (outcome, detail) = (report.outcome.name(), report.outcome.detail());
-        debug!(source = report.source, outcome, detail, "first collection");
-    }
+    collector.snapshot(Selection::all()).await;
     app.set_ready();
     info!("ready");
     notify(&[NotifyState::Ready]);

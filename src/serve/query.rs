@@ -2,13 +2,8 @@
 
 /// The values of `collect[]`, in order; other parameters are not ours to judge.
 pub(super) fn wanted(query: &str) -> Vec<String> {
-    let pairs = query
-        .split('&')
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs
-        .filter(|(name, _)| decode(name) == "collect[]")
-        .map(|(_, value)| decode(value))
-        .collect()
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter(|(name, _)| decode(name) == "collect[]").map(|(_, value)| decode(value)).collect()
 }
 
 /// Undoes percent encoding; what is not an encoding stands for itself.
@@ -36,9 +31,7 @@ fn decode(text: &str) -> String {
 
 fn digit(byte: u8) -> Option<u8> {
     // A hexadecimal digit is less than 16.
-    char::from(byte)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

@@ -58,50 +58,30 @@ fn selection(query: &str) -> Result<Selection, String> {
     Selection::named(wanted.iter().map(String::as_str)).map_err(|unknown| {
         let known: Vec<_> = SOURCES.iter().map(|source| source.name).collect();
         // Escaped: the name is whatever the client sent.
-        format!(
-            "unknown collector {unknown:?}, expected one of {}\n",
-            known.join(", ")
-        )
+        format!("unknown collector {unknown:?}, expected one of {}\n", known.join(", "))
     })
 }
 
 /// What the scraper's own limit leaves us. At least half of it: the margin
 /// must not eat a limit that is hardly longer.
 fn limit(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = headers
-        .get("x-prometheus-scrape-timeout-seconds")?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    let limit = Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|limit| !limit.is_zero())?;
+    let seconds: f64 =
+        headers.get("x-prometheus-scrape-timeout-seconds")?.to_str().ok()?.trim().parse().ok()?;
+    let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero())?;
     Some(limit.saturating_sub(MARGIN).max(limit / 2))
 }
 
 fn encode(app: &App, snapshot: &Arc<Snapshot>, headers: &HeaderMap) -> io::Result<Answer> {
     let format = negotiate::format(headers);
-    let serving = Serving {
-        reload_successful: app.reload.successful(),
-        reload_timestamp: app.reload.timestamp(),
-    };
+    let serving =
+        Serving { reload_successful: app.reload.successful(), reload_timestamp: app.reload.timestamp() };
     let exposition = metrics::encode(snapshot, serving, format).map_err(io::Error::other)?;
     let gzip = negotiate::gzip(headers);
-    let body = if gzip {
-        compress(exposition.as_bytes())?
-    } else {
-        exposition.into_bytes()
-    };
+    let body = if gzip { compress(exposition.as_bytes())? } else { exposition.into_bytes() };
     let mut answer = with_body(StatusCode::OK, format.content_type(), body.into());
-    answer
-        .headers_mut()
-        .insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
     if gzip {
-        answer
-            .headers_mut()
-            .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     Ok(answer)
 }
@@ -143,10 +123,7 @@ mod tests {
     #[test]
     fn an_unknown_source_is_named_together_with_the_known_ones() {
         let problem = selection("collect[]=n%0Ape").unwrap_err();
-        assert!(
-            problem.starts_with(r#"unknown collector "n\npe", expected one of "#),
-            "{problem}"
-        );
+        assert!(problem.starts_with(r#"unknown collector "n\npe", expected one of "#), "{problem}");
         for source in SOURCES {
             assert!(problem.contains(source.name));
         }

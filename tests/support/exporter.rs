@@ -56,10 +56,7 @@ impl Exporter {
 
     /// Runs `command` and keeps its log; nothing is known of its addresses.
     pub(crate) fn spawn(mut command: Command) -> Self {
-        let mut child = command
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program can be started");
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program can be started");
         let errors = child.stderr.take().expect("standard error is a pipe");
         let log = Arc::new(Mutex::new(String::new()));
         let silent = Arc::new(AtomicBool::new(false));
@@ -73,18 +70,11 @@ impl Exporter {
             }
             ended.store(true, Ordering::Release);
         });
-        Self {
-            child,
-            log,
-            silent,
-            addresses: Vec::new(),
-        }
+        Self { child, log, silent, addresses: Vec::new() }
     }
 
     pub(crate) fn wait_until_ready(&self) {
-        eventually("it is not ready", || {
-            (self.get("/-/ready", &[]).status == 200).then_some(())
-        });
+        eventually("it is not ready", || (self.get("/-/ready", &[]).status == 200).then_some(()));
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -112,11 +102,7 @@ impl Exporter {
     pub(crate) fn wait_for_log(&self, text: &str) -> String {
         eventually(&format!("{text:?} is not in the log"), || {
             let silent = self.silent.load(Ordering::Acquire);
-            let found = self
-                .log()
-                .lines()
-                .find(|line| line.contains(text))
-                .map(str::to_owned);
+            let found = self.log().lines().find(|line| line.contains(text)).map(str::to_owned);
             assert!(found.is_some() || !silent, "it ended without {text:?} in its log");
             found
         })
@@ -139,10 +125,6 @@ impl Exporter {
 }
 
 impl Drop for Exporter {
-    #[expect(
-        clippy::print_stderr,
-        reason = "the test harness shows it when the test fails"
-    )]
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

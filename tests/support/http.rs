@@ -34,10 +34,7 @@ pub(crate) struct Response {
 
 impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -65,9 +62,7 @@ impl Address {
     /// As [`Address::get`], with another method.
     pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
         let mut connection = self.connect().expect("the exporter accepts connections");
-        connection
-            .send(method, path, headers)
-            .expect("the exporter reads");
+        connection.send(method, path, headers).expect("the exporter reads");
         connection.receive(method).expect("the exporter answers")
     }
 }
@@ -76,12 +71,12 @@ impl Connection {
     pub(crate) fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         let timeout = Some(timeout);
         match self.0.get_ref() {
-            Stream::Tcp(stream) => stream
-                .set_read_timeout(timeout)
-                .and_then(|()| stream.set_write_timeout(timeout)),
-            Stream::Unix(stream) => stream
-                .set_read_timeout(timeout)
-                .and_then(|()| stream.set_write_timeout(timeout)),
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
+            }
         }
     }
 
@@ -107,11 +102,7 @@ impl Connection {
         if self.0.read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let status = line
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok())
-            .expect("a status line");
+        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line");
         let mut headers = Vec::new();
         loop {
             line.clear();
@@ -122,18 +113,10 @@ impl Connection {
             headers.push((name.to_lowercase(), value.to_owned()));
         }
         assert_eq!(line, "\r\n", "the head ends with an empty line");
-        let mut response = Response {
-            status,
-            headers,
-            body: Vec::new(),
-        };
+        let mut response = Response { status, headers, body: Vec::new() };
         if method != "HEAD" {
-            let length = response
-                .header("content-length")
-                .expect("every answer states its length");
-            response
-                .body
-                .resize(length.parse().expect("a length is a number"), 0);
+            let length = response.header("content-length").expect("every answer states its length");
+            response.body.resize(length.parse().expect("a length is a number"), 0);
             self.0.read_exact(&mut response.body)?;
         }
         Ok(response)

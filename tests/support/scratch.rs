@@ -62,11 +62,7 @@ impl Gate {
     /// Lets a reader through if there is one.
     fn let_through(&self) -> bool {
         // Without a reader this fails (ENXIO) instead of waiting for ever.
-        OpenOptions::new()
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(&self.0)
-            .is_ok()
+        OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&self.0).is_ok()
     }
 
     /// Lets everybody through from now on, until the guard is dropped.
@@ -79,10 +75,7 @@ impl Gate {
                 thread::sleep(Duration::from_millis(2));
             }
         });
-        OpenGate {
-            stop,
-            thread: Some(thread),
-        }
+        OpenGate { stop, thread: Some(thread) }
     }
 }
 
