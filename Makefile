@@ -32,7 +32,7 @@ bench: tools
 # Rewrites the expected scrapes and the rendered documents; read the difference.
 bless:
 	$(CARGO) run --quiet --locked -- render --output .
-	BLESS=1 $(CARGO) test --locked --test nettune golden
+	BLESS=1 $(CARGO) test --locked --test nettune golden::scrapes_are_as_reviewed
 
 # Captures the running kernel: make fixture DIR=tests/fixtures/NAME
 fixture:

@@ -160,20 +160,37 @@ fn measure(servers: &[&Server]) -> Vec<Cost> {
         .collect()
 }
 
-fn print(title: &str, ours: &Cost, theirs: &Cost) {
+/// Sources that none of node_exporter's collectors named below reads.
+const WITHOUT_MATCH: [&str; 7] = ["host", "softirqs", "cpu", "interrupts", "steering", "route", "process"];
+
+/// Starts ours with every source, ours with the sources that have a match, and
+/// theirs; prints what each costs.
+fn compare(title: &str, ours: &[String], theirs: &[String]) {
+    let program = env!("CARGO_BIN_EXE_nettune");
+    let matched: Vec<_> =
+        ours.iter().cloned().chain(WITHOUT_MATCH.map(|name| format!("--no-collector.{name}"))).collect();
+    let servers = [
+        Server::start(program, ours),
+        Server::start(program, &matched),
+        Server::start("prometheus-node-exporter", theirs),
+    ];
+    let costs = measure(&servers.each_ref());
+    let [ours, matched, theirs] = &costs[..] else { unreachable!("three servers, three costs") };
     println!("\n### {title}\n");
-    println!("| | nettune | node_exporter | ratio |");
-    println!("|---|---|---|---|");
-    let row = |name: &str, ours: f64, theirs: f64, unit: &str| {
-        println!("| {name} | {ours:.2} {unit} | {theirs:.2} {unit} | {:.2} |", ours / theirs);
+    println!(
+        "| | nettune, every source | nettune, matching sources | node_exporter | ratio, every | ratio, matching |"
+    );
+    println!("|---|---|---|---|---|---|");
+    let row = |name: &str, unit: &str, figure: fn(&Cost) -> f64| {
+        let [a, b, c] = [ours, matched, theirs].map(figure);
+        println!("| {name} | {a:.2} {unit} | {b:.2} {unit} | {c:.2} {unit} | {:.2} | {:.2} |", a / c, b / c);
     };
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    row("CPU per scrape", ours.cpu_per_scrape * 1e3, theirs.cpu_per_scrape * 1e3, "ms");
-    row("time of a scrape, median", milliseconds(ours.median), milliseconds(theirs.median), "ms");
-    row("time of a scrape, p99", milliseconds(ours.p99), milliseconds(theirs.p99), "ms");
-    row("resident memory", ours.resident as f64 / 1024.0, theirs.resident as f64 / 1024.0, "MiB");
-    row("resident memory, peak", ours.peak as f64 / 1024.0, theirs.peak as f64 / 1024.0, "MiB");
-    println!("| series | {} | {} | |", ours.series, theirs.series);
+    row("CPU per scrape", "ms", |cost| cost.cpu_per_scrape * 1e3);
+    row("time of a scrape, median", "ms", |cost| cost.median.as_secs_f64() * 1e3);
+    row("time of a scrape, p99", "ms", |cost| cost.p99.as_secs_f64() * 1e3);
+    row("resident memory", "MiB", |cost| cost.resident as f64 / 1024.0);
+    row("resident memory, peak", "MiB", |cost| cost.peak as f64 / 1024.0);
+    println!("| series | {} | {} | {} | | |", ours.series, matched.series, theirs.series);
 }
 
 /// node_exporter's collectors that read what we read, with the same sysctl keys.
@@ -289,23 +306,11 @@ fn main() {
     println!("stripped binary: {:.2} MiB", size as f64 / f64::from(1 << 20));
     println!("rounds: {ROUNDS}, both scraped in turn as Prometheus does (OpenMetrics, gzip, keep-alive)");
 
-    let ours = Server::start(program, &[]);
-    let theirs = Server::start("prometheus-node-exporter", &matching_collectors(Path::new("/proc")));
-    let costs = measure(&[&ours, &theirs]);
-    print("This host", &costs[0], &costs[1]);
-    drop((ours, theirs));
+    compare("This host", &[], &matching_collectors(Path::new("/proc")));
 
     let root = scaled_host(128, 64);
-    let paths = [
-        format!("--path.procfs={}", root.join("proc").display()),
-        format!("--path.sysfs={}", root.join("sys").display()),
-    ];
-    let ours = Server::start(program, &paths);
-    let mut flags = matching_collectors(&root.join("proc"));
-    flags.extend(paths);
-    let theirs = Server::start("prometheus-node-exporter", &flags);
-    let costs = measure(&[&ours, &theirs]);
-    print("A host of 128 CPUs and a card of 64 queues, by fixture", &costs[0], &costs[1]);
-    drop((ours, theirs));
+    let paths = ["proc", "sys"].map(|name| format!("--path.{name}fs={}", root.join(name).display()));
+    let theirs = [matching_collectors(&root.join("proc")), paths.to_vec()].concat();
+    compare("A host of 128 CPUs and a card of 64 queues, by fixture", &paths, &theirs);
     let _ = fs::remove_dir_all(root);
 }

@@ -58,7 +58,11 @@ fn nics(bytes: &[u8]) -> Result<(), Malformed> {
     let parsed = interrupts::parse(bytes, |_, _| true)?;
     let of = |device: &str| {
         let owner = interrupts::Owner { device: device.into(), ..Default::default() };
-        parsed.interrupts.iter().filter(|interrupt| owner.owns(interrupt.number, &interrupt.actions)).count()
+        parsed
+            .interrupts
+            .iter()
+            .filter(|interrupt| owner.owns(interrupt.number, interrupt.actions.as_bytes()))
+            .count()
     };
     let counted = [of("eth0"), of("eth1"), of("eth4"), of("eth5")];
     // One interrupt each on the old card; four queues and one more on the new.

@@ -12,6 +12,8 @@ pub mod netlink;
 mod request;
 mod roots;
 
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 pub use constants::Constants;
@@ -27,6 +29,7 @@ pub struct Kernel {
     source: Source,
     constants: Constants,
     interrupted_dumps: u64,
+    path: OsString,
     buffer: Vec<u8>,
 }
 
@@ -54,7 +57,7 @@ impl Kernel {
     }
 
     fn new(roots: Roots, source: Source, constants: Constants) -> Self {
-        Self { roots, source, constants, interrupted_dumps: 0, buffer: Vec::new() }
+        Self { roots, source, constants, interrupted_dumps: 0, path: OsString::new(), buffer: Vec::new() }
     }
 
     /// Files below the procfs and sysfs mounts.
@@ -71,8 +74,9 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::TooLarge`], with the full path.
-    pub fn read(&mut self, root: Root, relative: impl AsRef<Path>) -> Result<&[u8]> {
-        self.roots.read(root, relative, &mut self.buffer)?;
+    pub fn read(&mut self, root: Root, relative: impl Display) -> Result<&[u8]> {
+        self.roots.write_path(root, relative, &mut self.path);
+        roots::read_file(Path::new(&self.path), &mut self.buffer)?;
         Ok(&self.buffer)
     }
 
@@ -80,11 +84,11 @@ impl Kernel {
     pub fn parse<T>(
         &mut self,
         root: Root,
-        relative: impl AsRef<Path>,
+        relative: impl Display,
         parse: impl FnOnce(&[u8]) -> std::result::Result<T, Malformed>,
     ) -> Result<T> {
-        self.roots.read(root, &relative, &mut self.buffer)?;
-        parse(&self.buffer).map_err(|malformed| malformed.at(self.roots.path(root, relative)))
+        self.read(root, relative)?;
+        parse(&self.buffer).map_err(|malformed| malformed.at(&self.path))
     }
 
     /// As [`Kernel::parse`]; the parser is also told whether the file's mode
@@ -92,11 +96,12 @@ impl Kernel {
     pub fn parse_with_mode<T>(
         &mut self,
         root: Root,
-        relative: impl AsRef<Path>,
+        relative: impl Display,
         parse: impl FnOnce(&[u8], bool) -> std::result::Result<T, Malformed>,
     ) -> Result<T> {
-        let read_only = self.roots.read_with_mode(root, &relative, &mut self.buffer)?;
-        parse(&self.buffer, read_only).map_err(|malformed| malformed.at(self.roots.path(root, relative)))
+        self.roots.write_path(root, relative, &mut self.path);
+        let read_only = roots::read_file_with_mode(Path::new(&self.path), &mut self.buffer)?;
+        parse(&self.buffer, read_only).map_err(|malformed| malformed.at(&self.path))
     }
 
     /// The kernel's answer to `request`, parsed: netlink messages, headers

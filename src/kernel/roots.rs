@@ -1,5 +1,7 @@
 //! The only place where a path below a mount is joined or a kernel file opened.
 
+use std::ffi::OsString;
+use std::fmt::{Display, Write};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -39,39 +41,27 @@ impl Default for Roots {
 
 impl Roots {
     /// The full path of `relative`.
-    pub fn path(&self, root: Root, relative: impl AsRef<Path>) -> PathBuf {
-        match root {
-            Root::Proc => self.proc.join(relative),
-            Root::Sys => self.sys.join(relative),
-        }
+    pub fn path(&self, root: Root, relative: impl Display) -> PathBuf {
+        let mut path = OsString::new();
+        self.write_path(root, relative, &mut path);
+        path.into()
     }
 
-    /// Replaces `buffer` by the file's bytes.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::TooLarge`], with the full path.
-    pub fn read(&self, root: Root, relative: impl AsRef<Path>, buffer: &mut Vec<u8>) -> Result<()> {
-        read_file(&self.path(root, relative), buffer)
-    }
-
-    /// As [`Roots::read`]; true when the file's mode lets nobody write it.
-    pub fn read_with_mode(
-        &self,
-        root: Root,
-        relative: impl AsRef<Path>,
-        buffer: &mut Vec<u8>,
-    ) -> Result<bool> {
-        let path = self.path(root, relative);
-        let with_path = |source| Error::Io { path: path.clone(), source };
-        let file = File::open(&path).map_err(with_path)?;
-        let mode = file.metadata().map_err(with_path)?.permissions().mode();
-        read_open(file, &path, buffer)?;
-        Ok(mode & 0o222 == 0)
+    /// Replaces `path` by the full path of `relative`: hundreds of files are
+    /// read at each scrape, so the path of one is written over that of another.
+    pub(super) fn write_path(&self, root: Root, relative: impl Display, path: &mut OsString) {
+        path.clear();
+        path.push(match root {
+            Root::Proc => &self.proc,
+            Root::Sys => &self.sys,
+        });
+        // Writing to an OsString cannot fail.
+        let _ = write!(path, "/{relative}");
     }
 
     /// Names in a directory, sorted; names that are not UTF-8 are left out,
     /// since the kernel's own names here are ASCII.
-    pub fn list(&self, root: Root, relative: impl AsRef<Path>) -> Result<Vec<String>> {
+    pub fn list(&self, root: Root, relative: impl Display) -> Result<Vec<String>> {
         let path = self.path(root, relative);
         let with_path = |source| Error::Io { path: path.clone(), source };
         let mut names = Vec::new();
@@ -85,7 +75,7 @@ impl Roots {
     }
 
     /// Last part of where the symbolic link `relative` points to.
-    pub fn link_name(&self, root: Root, relative: impl AsRef<Path>) -> Result<String> {
+    pub fn link_name(&self, root: Root, relative: impl Display) -> Result<String> {
         let path = self.path(root, relative);
         let target = fs::read_link(&path).map_err(|source| Error::Io { path, source })?;
         Ok(target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
@@ -94,22 +84,43 @@ impl Roots {
 
 /// Replaces `buffer` by the bytes of `path`.
 pub(super) fn read_file(path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
-    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    read_open(file, path, buffer)
+    read_open(open(path)?, path, buffer)
 }
 
-fn read_open(file: File, path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
-    buffer.clear();
-    let read = file.take(FILE_LIMIT as u64 + 1).read_to_end(buffer);
-    match read {
-        Ok(size) if size > FILE_LIMIT => {
-            // Give the memory back: the buffer is used again for small files.
-            *buffer = Vec::new();
-            Err(Error::TooLarge { path: path.into(), limit: FILE_LIMIT })
-        }
-        Ok(_) => Ok(()),
-        Err(source) => Err(Error::Io { path: path.into(), source: interpret(source) }),
+/// As [`read_file`]; true when the file's mode lets nobody write it.
+pub(super) fn read_file_with_mode(path: &Path, buffer: &mut Vec<u8>) -> Result<bool> {
+    let file = open(path)?;
+    let metadata = file.metadata().map_err(|source| Error::Io { path: path.into(), source })?;
+    read_open(file, path, buffer)?;
+    Ok(metadata.permissions().mode() & 0o222 == 0)
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|source| Error::Io { path: path.into(), source })
+}
+
+/// What is asked for first, bytes. A shorter answer is the whole file, which
+/// saves the read that would say so: seq_file collects lines until it has what
+/// was asked for, up to a page, or there are no more
+/// (fs/seq_file.c:seq_read_iter, 5.10-6.18), and values below `/proc/sys` and
+/// in sysfs are given whole. Most files here are single values.
+const FIRST_READ: usize = 512;
+
+fn read_open(mut file: File, path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
+    let failed = |source| Error::Io { path: path.into(), source: interpret(source) };
+    buffer.resize(FIRST_READ, 0);
+    let size = file.read(buffer).map_err(failed)?;
+    buffer.truncate(size);
+    if size < FIRST_READ {
+        return Ok(());
     }
+    file.take((FILE_LIMIT - size) as u64 + 1).read_to_end(buffer).map_err(failed)?;
+    if buffer.len() > FILE_LIMIT {
+        // Give the memory back: the buffer is used again for small files.
+        *buffer = Vec::new();
+        return Err(Error::TooLarge { path: path.into(), limit: FILE_LIMIT });
+    }
+    Ok(())
 }
 
 /// A directory where a file should be reads as an error of its own; it means
@@ -127,16 +138,16 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_absent_and_names_its_path() {
-        let error = Roots::default().read(Root::Proc, "net/no-such-file", &mut Vec::new()).unwrap_err();
+        let path = Roots::default().path(Root::Proc, "net/no-such-file");
+        let error = read_file(&path, &mut Vec::new()).unwrap_err();
         assert!(error.is_absent());
         assert!(error.to_string().starts_with("/proc/net/no-such-file: "), "{error}");
     }
 
     #[test]
     fn an_endless_file_stops_at_the_limit() {
-        let roots = Roots { proc: "/dev".into(), ..Roots::default() };
         let mut buffer = Vec::new();
-        let error = roots.read(Root::Proc, "zero", &mut buffer).unwrap_err();
+        let error = read_file(Path::new("/dev/zero"), &mut buffer).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
         assert_eq!(buffer.capacity(), 0);
     }

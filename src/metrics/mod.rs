@@ -46,20 +46,22 @@ impl Format {
     }
 }
 
-/// The exposition of `snapshot`, whole.
+/// Writes the exposition of `snapshot`, whole, in pieces of some KiB.
 ///
 /// # Errors
-/// The encoder refused a value; nothing of what we export can make it do so.
-pub fn encode(snapshot: &Arc<Snapshot>, serving: Serving, format: Format) -> Result<String, fmt::Error> {
+/// `out` refused; nothing of what we export can make the encoder do so.
+pub fn encode(
+    snapshot: &Arc<Snapshot>,
+    serving: Serving,
+    format: Format,
+    out: &mut impl fmt::Write,
+) -> Result<(), fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Exposition { snapshot: Arc::clone(snapshot), serving }));
-    // About what a busy host takes, so that the text seldom moves in memory.
-    let mut body = String::with_capacity(256 << 10);
     match format {
-        Format::Text => prometheus_text::encode(&mut body, &registry)?,
-        Format::OpenMetrics => text::encode(&mut body, &registry)?,
+        Format::Text => prometheus_text::encode(out, &registry),
+        Format::OpenMetrics => text::encode(out, &registry),
     }
-    Ok(body)
 }
 
 #[derive(Debug)]

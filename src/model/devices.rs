@@ -111,8 +111,10 @@ pub fn group_interrupts(interrupts: &Interrupts, owners: &[Owner]) -> Vec<Device
     for owner in owners {
         let mut sums = vec![0u64; interrupts.cpus.len()];
         let mut vectors = 0;
-        for interrupt in
-            interrupts.interrupts.iter().filter(|interrupt| owner.owns(interrupt.number, &interrupt.actions))
+        for interrupt in interrupts
+            .interrupts
+            .iter()
+            .filter(|interrupt| owner.owns(interrupt.number, interrupt.actions.as_bytes()))
         {
             vectors += 1;
             for (sum, count) in sums.iter_mut().zip(&interrupt.counts) {

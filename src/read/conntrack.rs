@@ -64,7 +64,7 @@ pub fn read(kernel: &mut Kernel) -> (Option<Conntrack>, Result<()>) {
         Ok(Some([entries])) => entries,
         Ok(None) => {
             // The same error that the missing file gives, with its path.
-            let absent = kernel.read(Root::Proc, format!("sys/{path}")).map(drop);
+            let absent = kernel.read(Root::Proc, format_args!("sys/{path}")).map(drop);
             return (None, absent);
         }
         Err(error) => return (None, Err(error)),

@@ -71,7 +71,7 @@ pub fn read_watermarks(kernel: &mut Kernel) -> u64 {
 /// `meminfo` or the kernel's release cannot be read or understood.
 pub fn read(kernel: &mut Kernel) -> Result<Host> {
     let text = |kernel: &mut Kernel, path: &str| {
-        kernel.parse(Root::Proc, format!("sys/kernel/{path}"), super::sysctl::parse_text)
+        kernel.parse(Root::Proc, format_args!("sys/kernel/{path}"), super::sysctl::parse_text)
     };
     let release = text(kernel, "osrelease")?;
     let name = text(kernel, "hostname").unwrap_or_default();

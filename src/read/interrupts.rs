@@ -1,6 +1,8 @@
 //! `/proc/interrupts` (kernel/irq/proc.c:show_interrupts, 2.6-6.18), for the
 //! interrupts of network devices: which CPUs serve them.
 
+use memchr::memmem;
+
 use super::softirqs::cpu_header;
 use super::text::{columns, decimal, expect_decimal, lines};
 use crate::kernel::{Kernel, Malformed, Result, Root};
@@ -43,7 +45,7 @@ impl Owner {
     /// after itself (`virtio2-input.0`); other drivers put the network
     /// device's or the bus device's name into the action (`eth0-TxRx-0`,
     /// `mlx5_comp0@pci:0000:01:00.0`).
-    pub fn owns(&self, number: u32, actions: &str) -> bool {
+    pub fn owns(&self, number: u32, actions: &[u8]) -> bool {
         self.numbers.contains(&number)
             || names(actions, &self.device)
             || self.bus_name.as_ref().is_some_and(|name| names(actions, name))
@@ -51,21 +53,22 @@ impl Owner {
 }
 
 /// Whether `name` stands in `actions` as a word: `eth1` is not in `eth10-rx`.
-fn names(actions: &str, name: &str) -> bool {
-    let part_of_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    actions.match_indices(name).any(|(start, _)| {
-        let before = actions[..start].chars().next_back();
-        let after = actions[start + name.len()..].chars().next();
+/// The counts before the actions do no harm: no device is called by a number.
+fn names(actions: &[u8], name: &str) -> bool {
+    let part_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    memmem::find_iter(actions, name).any(|start| {
+        let before = actions[..start].last();
+        let after = actions.get(start + name.len());
         !before.is_some_and(part_of_word) && !after.is_some_and(part_of_word)
     })
 }
 
-/// Parses the lines of the interrupts that `keep` wants, by number and action:
-/// a large host has thousands, of hundreds of columns each.
+/// Parses the lines of the interrupts that `keep` wants, by number and by the
+/// whole line: a large host has thousands, of hundreds of columns each.
 ///
 /// # Errors
 /// No header of CPUs, or a kept line with less columns than CPUs.
-pub fn parse(bytes: &[u8], keep: impl Fn(u32, &str) -> bool) -> std::result::Result<Interrupts, Malformed> {
+pub fn parse(bytes: &[u8], keep: impl Fn(u32, &[u8]) -> bool) -> std::result::Result<Interrupts, Malformed> {
     let mut rest = lines(bytes);
     let header = rest.next().map(|(_, line)| line).unwrap_or_default();
     let cpus = cpu_header(1, header)?.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -74,9 +77,7 @@ pub fn parse(bytes: &[u8], keep: impl Fn(u32, &str) -> bool) -> std::result::Res
         let mut parts = columns(line);
         let number = parts.next().and_then(|column| column.strip_suffix(b":")).and_then(decimal);
         let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else { continue };
-        let words: Vec<_> = parts.clone().skip(cpus.len()).map(String::from_utf8_lossy).collect();
-        let actions = words.join(" ");
-        if !keep(number, &actions) {
+        if !keep(number, line) {
             continue;
         }
         let mut counts = Vec::with_capacity(cpus.len());
@@ -84,14 +85,15 @@ pub fn parse(bytes: &[u8], keep: impl Fn(u32, &str) -> bool) -> std::result::Res
             let column = parts.next().unwrap_or_default();
             counts.push(expect_decimal(line_number, format_args!("CPU{cpu}"), column)?);
         }
-        interrupts.push(Interrupt { number, counts, actions });
+        let words: Vec<_> = parts.map(String::from_utf8_lossy).collect();
+        interrupts.push(Interrupt { number, counts, actions: words.join(" ") });
     }
     Ok(Interrupts { cpus, interrupts })
 }
 
 /// `/proc/interrupts`, the interrupts of these devices.
 pub fn read(kernel: &mut Kernel, owners: &[Owner]) -> Result<Interrupts> {
-    let keep = |number, actions: &str| owners.iter().any(|owner| owner.owns(number, actions));
+    let keep = |number, line: &[u8]| owners.iter().any(|owner| owner.owns(number, line));
     kernel.parse(Root::Proc, "interrupts", |bytes| parse(bytes, keep))
 }
 
@@ -101,7 +103,7 @@ pub fn read_owner(kernel: &Kernel, device: &str) -> Option<Owner> {
     let roots = kernel.roots();
     let base = format!("class/net/{device}/device");
     let bus_name = roots.link_name(Root::Sys, &base).ok()?;
-    let listed = roots.list(Root::Sys, format!("{base}/msi_irqs")).unwrap_or_default();
+    let listed = roots.list(Root::Sys, format_args!("{base}/msi_irqs")).unwrap_or_default();
     let numbers = listed.iter().filter_map(|number| number.parse().ok()).collect();
     Some(Owner { device: device.to_owned(), bus_name: Some(bus_name), numbers })
 }
@@ -123,10 +125,10 @@ mod tests {
     #[test]
     fn owners_are_told_by_number_or_by_name() {
         let owner = Owner { device: "eth1".into(), bus_name: Some("virtio1".into()), numbers: vec![7] };
-        assert!(owner.owns(7, ""));
-        assert!(owner.owns(8, "PCI-MSI eth1-TxRx-0"));
-        assert!(owner.owns(8, "PCI-MSIX virtio1-input.0"));
-        assert!(!owner.owns(8, "PCI-MSIX virtio10-input.0, eth10"));
+        assert!(owner.owns(7, b""));
+        assert!(owner.owns(8, b"PCI-MSI eth1-TxRx-0"));
+        assert!(owner.owns(8, b"PCI-MSIX virtio1-input.0"));
+        assert!(!owner.owns(8, b"PCI-MSIX virtio10-input.0, eth10"));
     }
 
     #[test]

@@ -184,7 +184,7 @@ fn set(link: &mut Link, attribute: Attribute<'_>) {
 pub fn read_indices(kernel: &mut Kernel) -> Result<Vec<(u32, String)>> {
     let mut indices = Vec::new();
     for name in kernel.roots().list(Root::Sys, "class/net")? {
-        let file = kernel.read(Root::Sys, format!("class/net/{name}/ifindex"));
+        let file = kernel.read(Root::Sys, format_args!("class/net/{name}/ifindex"));
         let index = file.ok().and_then(|bytes| decimal(bytes.trim_ascii()));
         // bonding_masters is listed and is no device.
         if let Some(index) = index.and_then(|index| u32::try_from(index).ok()) {
@@ -203,7 +203,7 @@ pub fn read(kernel: &mut Kernel) -> Result<Vec<Link>> {
 /// links that are down, answer -1, 0xffffffff (before 4.11) or EINVAL
 /// (net/core/net-sysfs.c:speed_show); all of these are "unknown".
 pub fn read_speed(kernel: &mut Kernel, device: &str) -> Option<u64> {
-    let bytes = kernel.read(Root::Sys, format!("class/net/{device}/speed")).ok()?;
+    let bytes = kernel.read(Root::Sys, format_args!("class/net/{device}/speed")).ok()?;
     parse_speed(bytes)
 }
 

@@ -69,19 +69,19 @@ pub fn parse_count(bytes: &[u8]) -> std::result::Result<u64, Malformed> {
 pub fn read(kernel: &mut Kernel, device: &str) -> Result<Vec<Queue>> {
     let base = format!("class/net/{device}/queues");
     let mut names = kernel.roots().list(Root::Sys, &base)?;
-    names.sort_by_key(|name| {
+    names.sort_by_cached_key(|name| {
         let (direction, number) = name.split_once('-').unwrap_or((name, ""));
         (direction.to_owned(), number.parse::<u32>().unwrap_or(u32::MAX))
     });
     let mut queues = Vec::with_capacity(names.len());
     for name in names {
         let steering = if name.starts_with("rx-") {
-            let cpus = optional(kernel.parse(Root::Sys, format!("{base}/{name}/rps_cpus"), parse_mask))?;
+            let cpus = optional(kernel.parse(Root::Sys, format_args!("{base}/{name}/rps_cpus"), parse_mask))?;
             let flows =
-                optional(kernel.parse(Root::Sys, format!("{base}/{name}/rps_flow_cnt"), parse_count))?;
+                optional(kernel.parse(Root::Sys, format_args!("{base}/{name}/rps_flow_cnt"), parse_count))?;
             Steering::Receive { cpus, flows }
         } else if name.starts_with("tx-") {
-            let cpus = optional(kernel.parse(Root::Sys, format!("{base}/{name}/xps_cpus"), parse_mask))?;
+            let cpus = optional(kernel.parse(Root::Sys, format_args!("{base}/{name}/xps_cpus"), parse_mask))?;
             Steering::Transmit { cpus }
         } else {
             continue;

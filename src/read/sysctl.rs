@@ -76,7 +76,7 @@ fn read(
     path: &str,
     parse: impl FnOnce(&[u8]) -> std::result::Result<Value, Malformed>,
 ) -> Result<Reading> {
-    kernel.parse_with_mode(Root::Proc, format!("sys/{path}"), |bytes, read_only| {
+    kernel.parse_with_mode(Root::Proc, format_args!("sys/{path}"), |bytes, read_only| {
         parse(bytes).map(|value| Reading { value, read_only })
     })
 }
@@ -93,7 +93,7 @@ pub fn read_unsigned<const N: usize>(kernel: &mut Kernel, path: &str) -> Result<
         }
         Ok(values)
     };
-    match kernel.parse(Root::Proc, format!("sys/{path}"), parse) {
+    match kernel.parse(Root::Proc, format_args!("sys/{path}"), parse) {
         Ok(values) => Ok(Some(values)),
         Err(error) if Error::is_absent(&error) => Ok(None),
         Err(error) => Err(error),

@@ -2,18 +2,42 @@
 
 use std::fmt::Display;
 
+use memchr::memchr;
+
 use crate::kernel::Malformed;
 
 /// Lines with their number, counted from 1; an empty last line is none.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let count = if body.is_empty() { 0 } else { usize::MAX };
-    body.split(|byte| *byte == b'\n').take(count).enumerate().map(|(index, line)| (index + 1, line))
+    let mut rest = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let mut ended = rest.is_empty();
+    let lines = std::iter::from_fn(move || {
+        if ended {
+            return None;
+        }
+        let end = memchr(b'\n', rest);
+        ended = end.is_none();
+        let line = &rest[..end.unwrap_or(rest.len())];
+        // The newline itself is passed over; there is none after the last line.
+        rest = rest.get(line.len() + 1..).unwrap_or_default();
+        Some(line)
+    });
+    (1..).zip(lines)
 }
 
-/// Columns, separated by blanks.
+/// Columns, separated by any number of blanks. The kernel pads columns of
+/// numbers, so runs of blanks are passed over as a whole.
 pub(super) fn columns(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    line.split(u8::is_ascii_whitespace).filter(|column| !column.is_empty())
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        rest = rest.trim_ascii_start();
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        let (column, after) = rest.split_at(end);
+        rest = after;
+        Some(column)
+    })
 }
 
 /// An unsigned decimal, all digits.
@@ -97,6 +121,12 @@ mod tests {
         assert_eq!(numbered, [(1, &b"a"[..]), (2, &b""[..]), (3, &b"b"[..])]);
         assert_eq!(lines(b"").count(), 0);
         assert_eq!(lines(b"\n").count(), 0);
+    }
+
+    #[test]
+    fn columns_are_what_stands_between_blanks() {
+        assert_eq!(columns(b"  a\t bc  d ").collect::<Vec<_>>(), [&b"a"[..], b"bc", b"d"]);
+        assert_eq!(columns(b" \t ").count(), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The metrics, within the time that the scraper gives.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,9 +76,16 @@ fn encode(app: &App, snapshot: &Arc<Snapshot>, headers: &HeaderMap) -> io::Resul
     let format = negotiate::format(headers);
     let serving =
         Serving { reload_successful: app.reload.successful(), reload_timestamp: app.reload.timestamp() };
-    let exposition = metrics::encode(snapshot, serving, format).map_err(io::Error::other)?;
     let gzip = negotiate::gzip(headers);
-    let body = if gzip { compress(exposition.as_bytes())? } else { exposition.into_bytes() };
+    let body = if gzip {
+        let mut compressed = Gzip(GzEncoder::new(Vec::with_capacity(32 << 10), Compression::fast()));
+        metrics::encode(snapshot, serving, format, &mut compressed).map_err(io::Error::other)?;
+        compressed.0.finish()?
+    } else {
+        let mut exposition = String::new();
+        metrics::encode(snapshot, serving, format, &mut exposition).map_err(io::Error::other)?;
+        exposition.into_bytes()
+    };
     let mut answer = with_body(StatusCode::OK, format.content_type(), body.into());
     answer.headers_mut().insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
     if gzip {
@@ -86,10 +94,13 @@ fn encode(app: &App, snapshot: &Arc<Snapshot>, headers: &HeaderMap) -> io::Resul
     Ok(answer)
 }
 
-fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 6), Compression::fast());
-    encoder.write_all(bytes)?;
-    encoder.finish()
+/// Compresses text as it is written, so that it is never held whole.
+struct Gzip(GzEncoder<Vec<u8>>);
+
+impl fmt::Write for Gzip {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_all(text.as_bytes()).map_err(|_| fmt::Error)
+    }
 }
 
 #[cfg(test)]
