@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nettune::catalogue::{CATALOGUE, Kind};
+use nettune::catalogue::{CATALOGUE, Kind, Version};
 use nettune::kernel::Malformed;
 use nettune::kernel::netlink;
 use nettune::read::*;
@@ -220,4 +220,54 @@ fn figures_are_the_files_own() {
     let retina = counters::parse_pairs(&read("proc_net/netstat.retina-correct-netstat")).unwrap();
     assert_eq!(retina.get("TcpExt", "TW"), Some(1685));
     assert_eq!(retina.get("IpExt", "InOctets"), Some(7291961352));
+}
+
+/// Captures of `sysctl -a`: release, and the keys that somebody had set.
+const HOSTS: &[(&str, &str, &[&str])] = &[
+    (
+        "centos79-elrepo-5.1",
+        "5.1",
+        &["somaxconn", "tcp_fin_timeout", "ip_forward", "tcp_keepalive_time", "tcp_keepalive_intvl"],
+    ),
+    ("ubuntu2004-5.15", "5.15", &["ip_forward"]),
+    ("ubuntu2004-5.4-cephmon-container", "5.4", &["ip_forward"]),
+    ("ubuntu2004-5.4-vault-container", "5.4", &["ip_forward"]),
+    // kube-proxy sets close_wait; the charm of the cluster the thresholds.
+    (
+        "ubuntu2004-5.4-k8s",
+        "5.4",
+        &["ip_forward", "gc_thresh2", "gc_thresh3", "nf_conntrack_tcp_timeout_close_wait"],
+    ),
+    ("ubuntu2004-5.4-openstack", "5.4", &["ip_forward", "gc_thresh2", "gc_thresh3"]),
+];
+
+/// Stated defaults are what hosts of that release show for keys nobody set.
+#[test]
+fn defaults_are_those_of_other_hosts() {
+    let Some(corpus) = corpus() else { return };
+    for (host, release, set) in HOSTS {
+        let text = fs::read(corpus.join(format!("sysctl-a/sysctl-a.{host}"))).unwrap();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" ="))?;
+            line.split_whitespace().map(|number| number.parse::<i64>().ok()).collect::<Option<Vec<_>>>()
+        };
+        let release = Version::parse(release).unwrap();
+        let mut compared = 0;
+        for parameter in &CATALOGUE.parameters {
+            let row = parameter.default.iter().find(|row| row.holds_for(release));
+            let stated = row.and_then(|row| row.values.clone().or(row.value.map(|value| vec![value])));
+            let (Some(stated), Some(running)) = (stated, value(&parameter.name)) else { continue };
+            let by_hand = set.contains(&parameter.name.rsplit('.').next().unwrap());
+            assert_eq!(running == stated, !by_hand, "{} of {host}: {running:?}", parameter.name);
+            compared += 1;
+        }
+        assert!(compared > 35, "{host}: only {compared}");
+        // net/ipv4/tcp.c:tcp_init_mem, net/ipv4/udp.c:udp_init: 3/4, 1 and 3/2 of one number.
+        for name in ["net.ipv4.tcp_mem", "net.ipv4.udp_mem"] {
+            if let Some([low, pressure, high]) = value(name).as_deref() {
+                assert_eq!((*low, *high), (pressure / 4 * 3, pressure / 4 * 3 * 2), "{name} of {host}");
+            }
+        }
+    }
 }

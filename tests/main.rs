@@ -15,4 +15,5 @@ mod live;
 mod process;
 mod prometheus;
 mod properties;
+mod series;
 mod server;
