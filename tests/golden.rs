@@ -30,16 +30,18 @@ fn scrape(name: &str) -> (String, String) {
     (steady(&text, &here), openmetrics)
 }
 
-/// What differs from run to run, made equal: times, and where the copy is.
+/// What differs from run to run and from build to build, made equal: times,
+/// the revision, and where the copy is.
 fn steady(text: &str, here: &str) -> String {
-    let volatile =
+    let times =
         ["nettune_collector_duration_seconds{", "nettune_config_last_reload_success_timestamp_seconds "];
-    let lines = text.lines().map(|line| {
-        let series = line.rsplit_once(' ').map(|(series, _)| series);
-        match series {
-            Some(series) if volatile.iter().any(|start| line.starts_with(start)) => format!("{series} 0\n"),
-            _ => format!("{}\n", line.replace(here, "/")),
+    let lines = text.lines().map(|line| match line.rsplit_once(' ') {
+        Some((series, _)) if times.iter().any(|start| line.starts_with(start)) => format!("{series} 0\n"),
+        Some((series, value)) if series.starts_with("nettune_build_info{") => {
+            let (version, _) = series.split_once(",revision=").unwrap();
+            format!("{version},revision=\"unknown\"}} {value}\n")
         }
+        _ => format!("{}\n", line.replace(here, "/")),
     });
     lines.collect()
 }

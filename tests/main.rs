@@ -9,6 +9,7 @@ mod cli;
 mod corpus;
 mod faults;
 mod golden;
+mod host;
 mod layers;
 mod limits;
 mod live;
