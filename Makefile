@@ -7,10 +7,9 @@ export NETTUNE_REVISION ?= $(shell git rev-parse --short HEAD 2>/dev/null || ech
 
 .PHONY: run test lint bench bless fixture tools audit
 
-# Builds the exporter and serves until Ctrl-C.
+# Builds the exporter and serves until Ctrl-C; its first line of log has the URL.
 run:
 	$(CARGO) build --release --locked
-	@echo "nettune serves http://localhost:10109/ until Ctrl-C"
 	@exec ./target/release/nettune serve
 
 # Installs what is missing, checks style and licences, runs every test.
@@ -36,6 +35,7 @@ bless:
 
 # Captures the running kernel: make fixture DIR=tests/fixtures/NAME
 fixture:
+	@test -n "$(DIR)" || { echo "which directory? make fixture DIR=tests/fixtures/NAME" >&2; exit 1; }
 	$(CARGO) run --locked --example capture -- $(DIR)
 
 # What tests and benches run besides the exporter.

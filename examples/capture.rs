@@ -8,6 +8,7 @@ use std::error::Error;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::process::ExitCode;
 
 use nettune::catalogue::CATALOGUE;
 use nettune::kernel::{Constants, Kernel, Request, Root, Roots};
@@ -33,9 +34,21 @@ const PROC: &[&str] = &[
 ];
 const SYS: &[&str] = &["devices/system/cpu/online"];
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match capture() {
+        Ok(line) => println!("{line}"),
+        Err(error) => {
+            eprintln!("capture: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn capture() -> Result<String, Box<dyn Error>> {
     let directory = std::env::args().nth(1).ok_or("usage: capture DIRECTORY")?;
     let directory = Path::new(&directory);
+    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let mut kernel = Kernel::live(Roots::default());
     for path in PROC {
         copy(&mut kernel, Root::Proc, path, directory)?;
@@ -51,14 +64,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     fs::create_dir_all(directory.join("netlink"))?;
     for request in Request::ALL {
-        match kernel.ask(request, |bytes| Ok(bytes.to_vec())) {
+        let whole = |all: &mut Vec<u8>, bytes: &[u8]| {
+            all.extend(bytes);
+            Ok(())
+        };
+        match kernel.ask(request, whole) {
             Ok(bytes) => fs::write(directory.join(format!("netlink/{}.bin", request.name())), bytes)?,
-            Err(error) => println!("{error}"),
+            Err(error) => println!("not here: {error}"),
         }
     }
     let Constants { page_size, clock_ticks, hz, machine } = Constants::live();
     let constants = format!("page_size {page_size}\nclock_ticks {clock_ticks}\nhz {hz}\nmachine {machine}\n");
-    Ok(fs::write(directory.join("constants"), constants)?)
+    fs::write(directory.join("constants"), constants)?;
+    Ok(format!("captured {} files into {}", count(directory)?, directory.display()))
+}
+
+fn count(directory: &Path) -> std::io::Result<usize> {
+    let mut files = 0;
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        files += if path.is_dir() { count(&path)? } else { 1 };
+    }
+    Ok(files)
 }
 
 /// One file. Keys that nobody may write are listed in `read-only`, since a
@@ -76,7 +103,7 @@ fn copy(kernel: &mut Kernel, root: Root, path: &str, directory: &Path) -> Result
                 writeln!(list, "{}", to.strip_prefix(directory)?.display())?;
             }
         }
-        Err(error) => println!("{error}"),
+        Err(error) => println!("not here: {error}"),
     }
     Ok(())
 }
@@ -94,6 +121,7 @@ fn copy_all(kernel: &mut Kernel, root: Root, path: &str, directory: &Path) -> Re
 
 fn copy_device(kernel: &mut Kernel, device: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
     let base = format!("class/net/{device}");
+    copy(kernel, Root::Sys, &format!("{base}/address"), directory)?;
     copy(kernel, Root::Sys, &format!("{base}/ifindex"), directory)?;
     copy(kernel, Root::Sys, &format!("{base}/speed"), directory)?;
     for queue in kernel.roots().list(Root::Sys, format!("{base}/queues")).unwrap_or_default() {

@@ -175,7 +175,6 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
         roots: Roots {
             proc: flags.one("path.procfs").unwrap_or(defaults.proc),
             sys: flags.one("path.sysfs").unwrap_or(defaults.sys),
-            rootfs: flags.one("path.rootfs").unwrap_or(defaults.rootfs),
         },
         recorded: flags.one("path.recorded"),
         collectors: SOURCES

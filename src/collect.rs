@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use regex::Regex;
@@ -20,7 +20,6 @@ use tracing::{debug, info, warn};
 use crate::kernel::Kernel;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
-use crate::read::counters;
 
 use sources::Context;
 pub use sources::{SOURCES, Source};
@@ -94,10 +93,14 @@ impl DeviceFilter {
     }
 }
 
+/// Most requests that wait for the thread. More can only come of callers that
+/// gave up long ago, while a source hangs.
+const WAITING: usize = 1024;
+
 /// Handle to the thread that reads the sources; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Collector {
-    requests: Sender<Request>,
+    requests: SyncSender<Request>,
     /// Index into [`SOURCES`] of the source being read, plus one; 0 is none.
     reading: Arc<AtomicUsize>,
 }
@@ -111,10 +114,10 @@ enum Request {
 impl Collector {
     /// Starts the thread. It ends when the last handle is dropped.
     pub fn start(kernel: Kernel, settings: Settings) -> std::io::Result<Self> {
-        let (requests, inbox) = channel();
+        let (requests, inbox) = sync_channel(WAITING);
         let reading = Arc::new(AtomicUsize::new(0));
         let mut reader = Reader {
-            context: Context { kernel, settings, watermark_pages: None },
+            context: Context { kernel, settings, unusable_pages: None },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),
             outcomes: vec![None; SOURCES.len()],
@@ -124,11 +127,11 @@ impl Collector {
     }
 
     /// Reads the sources of `wanted` that are enabled. Callers that wait at the
-    /// same time for the same selection share one reading. Never answers if
-    /// the thread is gone: callers set a time limit.
+    /// same time for the same selection share one reading. Never answers when
+    /// the thread is gone or far behind: callers set a time limit.
     pub async fn snapshot(&self, wanted: Selection) -> Arc<Snapshot> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.requests.send(Request::Read { wanted, reply });
+        let sent = self.requests.try_send(Request::Read { wanted, reply });
         match answer.await {
             Ok(snapshot) if sent.is_ok() => snapshot,
             _ => std::future::pending().await,
@@ -137,8 +140,8 @@ impl Collector {
 
     /// Replaces the settings, from the next reading on.
     pub fn apply(&self, settings: Settings) {
-        if self.requests.send(Request::Apply(settings)).is_err() {
-            warn!("the collector thread is gone; the new settings have no effect");
+        if self.requests.try_send(Request::Apply(settings)).is_err() {
+            warn!("the collector thread is gone or far behind; the new settings have no effect");
         }
     }
 
@@ -191,8 +194,12 @@ impl Reader {
     }
 
     fn tick(&mut self) {
-        let wanted = index_of("snmp").is_some_and(|snmp| self.context.settings.enabled.contains(snmp));
-        let counters = wanted.then(|| counters::read_snmp(&mut self.context.kernel).ok()).flatten();
+        let mut counters = None;
+        if let Some(snmp) = index_of("snmp").filter(|snmp| self.context.settings.enabled.contains(*snmp)) {
+            let mut snapshot = Snapshot::default();
+            self.read(snmp, &mut snapshot);
+            counters = snapshot.snmp;
+        }
         let of_tcp = counters.as_ref().and_then(|counters| {
             Some((counters.get("Tcp", "OutSegs")?, counters.get("Tcp", "RetransSegs")?))
         });
@@ -207,14 +214,12 @@ impl Reader {
             ..Snapshot::default()
         };
         for (index, source) in SOURCES.iter().enumerate().filter(|(index, _)| wanted.contains(*index)) {
-            self.reading.store(index + 1, Ordering::Relaxed);
             let started = Instant::now();
-            let outcome = self.read(source, &mut snapshot);
+            let outcome = self.read(index, &mut snapshot);
             let report = Report { source: source.name, outcome, duration: started.elapsed() };
             self.log_change(index, &report);
             snapshot.reports.push(report);
         }
-        self.reading.store(0, Ordering::Relaxed);
         snapshot.exporter = Exporter {
             interrupted_dumps: self.context.kernel.interrupted_dumps(),
             retransmit_ratio: self.retransmit_ratio.get(),
@@ -222,13 +227,17 @@ impl Reader {
         snapshot
     }
 
-    /// A panic in one source is a failure of that source, not of the exporter.
-    fn read(&mut self, source: &Source, snapshot: &mut Snapshot) -> Outcome {
-        let read = || (source.read)(&mut self.context, snapshot);
-        match catch_unwind(AssertUnwindSafe(read)) {
+    /// Reads one source, known as the one being read meanwhile. A panic in it is
+    /// a failure of that source, not of the exporter.
+    fn read(&mut self, index: usize, snapshot: &mut Snapshot) -> Outcome {
+        self.reading.store(index + 1, Ordering::Relaxed);
+        let read = || (SOURCES[index].read)(&mut self.context, snapshot);
+        let outcome = match catch_unwind(AssertUnwindSafe(read)) {
             Ok(result) => result.into(),
             Err(_) => Outcome::Failed("the exporter has a bug here: its reader panicked".into()),
-        }
+        };
+        self.reading.store(0, Ordering::Relaxed);
+        outcome
     }
 
     fn log_change(&mut self, index: usize, report: &Report) {

@@ -3,12 +3,14 @@
 
 mod devices;
 mod file;
+mod line;
 mod reload;
 
 use crate::cli::ServeArgs;
 use crate::collect::{DeviceFilter, Selection, Settings};
 
 pub use file::Error;
+pub use line::one_line;
 pub use reload::ReloadState;
 
 /// Everything `serve` needs to know, checked.

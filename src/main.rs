@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use nettune::cli::{self, Command, RenderArgs, ServeArgs};
-use nettune::config::Config;
+use nettune::config::{Config, one_line};
 use nettune::serve;
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // If standard error is closed, the exit code has to do.
-            let _ = writeln!(io::stderr(), "nettune: {}", chain(&*error));
+            let _ = writeln!(io::stderr(), "nettune: {}", one_line(&chain(&*error)));
             ExitCode::FAILURE
         }
     }

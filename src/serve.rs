@@ -138,6 +138,8 @@ async fn accept(listeners: &mut Listeners, app: &Arc<App>, notices: &watch::Send
                 if failed.is_due() {
                     warn!("cannot accept connections: {error}");
                 }
+                // Descriptors that idle connections hold are missed elsewhere.
+                notices.send_replace(Notice::CloseIdle);
                 // The first failure may concern one connection only.
                 sleep(pause).await;
                 pause = (pause * 2).clamp(Duration::from_millis(10), LONGEST_PAUSE);

@@ -156,3 +156,28 @@ fn read_only_keys_and_dotted_interfaces_are_exported_as_such() {
     assert!(!locked("net.core.somaxconn"));
     assert_eq!(found["nettune_sysctl_value{parameter=\"net.ipv4.conf.eth0/100.rp_filter\",field=\"\"}"], 2.0);
 }
+
+/// Series that come twice would spoil the scrape; what would make them fails.
+#[test]
+fn nothing_comes_twice() {
+    let cases: [(&str, &str, &[u8]); 4] = [
+        ("softirqs", "proc/softirqs", b"CPU0 CPU0\nNET_RX: 1 2\n"),
+        ("cpu", "proc/stat", b"cpu0 1 2 3 4 5 6 7 8\ncpu0 1 2 3 4 5 6 7 8\n"),
+        ("interrupts", "proc/interrupts", b"CPU1 CPU1\n"),
+        ("softnet", "proc/net/softnet_stat", b"1 0 0 0 0 0 0 0 0 0 0 0 1\n1 0 0 0 0 0 0 0 0 0 0 0 1\n"),
+    ];
+    for (source, file, bytes) in cases {
+        let fixture = Fixture::copy("6.18-host");
+        fixture.write(file, bytes);
+        let (found, log) = scrape(&fixture);
+        assert_eq!(failed(&found), [source], "{file}: {log}");
+    }
+    // A dump that changes meanwhile may name a device twice.
+    let fixture = Fixture::copy("6.18-host");
+    for file in ["netlink/links.bin", "netlink/rings.bin", "netlink/channels.bin"] {
+        let once = fs::read(fixture.path(file)).unwrap();
+        fixture.write(file, &[&once[..], &once[..]].concat());
+    }
+    // The map of samples refuses doubles.
+    assert_eq!(failed(&scrape(&fixture).0), [""; 0]);
+}

@@ -55,8 +55,8 @@ fn an_ordinary_user_sees_every_source() {
     let program = scratch.path("nettune");
     std::fs::copy(nettune(&[]).get_program(), &program).unwrap();
     command.arg(&program).arg("--web.listen-address=127.0.0.1:0");
-    if !Command::new("setpriv").args(["--reuid=65534", "true"]).status().is_ok_and(|status| status.success())
-    {
+    let privileges = ["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "true"];
+    if !Command::new("setpriv").args(privileges).status().is_ok_and(|status| status.success()) {
         return skip("not root: this run is already an ordinary user's");
     }
     let exporter = Exporter::launch(command);

@@ -331,3 +331,48 @@ fn rings_are_those_of_ethtool() {
         }
     }
 }
+
+/// A container's device may be called as one of the host's, and see the host's
+/// sysfs: nothing of the host's device must be shown as its own.
+#[test]
+fn hardware_of_another_namespace_is_not_shown_as_ours() {
+    let Some(namespace) = Namespace::new() else { return };
+    let host = samples(Exporter::start(&[]).get("/metrics", &[]).text());
+    let served =
+        host.keys().find_map(|series| series.strip_prefix("nettune_nic_interrupt_vectors{device=\""));
+    let Some(device) = served.and_then(|labels| labels.split('"').next()) else {
+        return skip("no device of this machine has interrupts of its own");
+    };
+    namespace.run(&format!("ip link add {device} type veth peer name other && ip link set {device} up"));
+    // nsenter keeps the mounts, where `ip netns exec` would mount sysfs anew.
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{}", namespace.name()));
+    command.args([env!("CARGO_BIN_EXE_nettune"), "--web.listen-address=127.0.0.1:0"]);
+    command.arg(format!("--web.listen-address=unix:{}", namespace.socket().display()));
+    let exporter = Exporter::launch(command);
+    let found = samples(exporter.addresses()[1].get("/metrics", &[]).text());
+    assert!(found.contains_key(&format!("nettune_netdev_info{{device=\"{device}\",kind=\"veth\"}}")));
+    let foreign = found.keys().filter(|series| {
+        let hardware = ["nettune_nic_interrupt", "nettune_nic_rps", "nettune_nic_xps", "nettune_nic_driver"];
+        series.contains(&format!("device=\"{device}\""))
+            && hardware.iter().any(|name| series.starts_with(name))
+    });
+    assert_eq!(foreign.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// A route by several hops is one route for each device, however many hops.
+#[test]
+fn routes_are_counted_once_a_device() {
+    let Some(namespace) = Namespace::new() else { return };
+    namespace.run(
+        "ip link add eth0 mtu 1500 type veth peer name eth1 && ip link set eth0 up && ip link set eth1 up",
+    );
+    namespace.run("ip addr add 198.51.100.1/24 dev eth0");
+    namespace.run("ip route add 203.0.113.0/24 via 198.51.100.2 dev eth0");
+    namespace
+        .run("ip route add 192.0.2.0/24 nexthop via 198.51.100.2 dev eth0 nexthop via 198.51.100.3 dev eth0");
+    let exporter = namespace.exporter(&[]);
+    let found = samples(exporter.get("/metrics", &[]).text());
+    // The subnet, the route, and the one of two hops by the same device.
+    assert_eq!(found["nettune_netdev_routes{device=\"eth0\",family=\"ipv4\"}"], 3.0);
+}

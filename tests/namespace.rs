@@ -33,6 +33,16 @@ impl Namespace {
         Some(namespace)
     }
 
+    /// As `ip netns` knows it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the exporter inside listens.
+    pub(crate) fn socket(&self) -> std::path::PathBuf {
+        self.scratch.path("socket")
+    }
+
     /// A command in the namespace, not yet started.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
@@ -56,7 +66,7 @@ impl Namespace {
     /// An exporter inside, on a unix socket, so that scrapes leave no traffic.
     pub(crate) fn exporter(&self, flags: &[&str]) -> Exporter {
         let mut command = self.command(env!("CARGO_BIN_EXE_nettune"));
-        command.arg(format!("--web.listen-address=unix:{}", self.scratch.path("socket").display()));
+        command.arg(format!("--web.listen-address=unix:{}", self.socket().display()));
         command.args(flags);
         let exporter = Exporter::launch(command);
         exporter.wait_until_ready();

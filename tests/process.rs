@@ -113,15 +113,40 @@ fn it_takes_the_sockets_that_systemd_passes() {
 }
 
 #[test]
-fn running_out_of_file_descriptors_is_survived() {
+fn connections_do_not_take_the_descriptors_that_sources_need() {
     let mut command = Command::new("sh");
-    let script = r#"ulimit -n 24; exec "$0" --web.listen-address=127.0.0.1:0"#;
+    let script = r#"ulimit -n 60; exec "$0" --web.listen-address=127.0.0.1:0"#;
     command.args(["-c", script, env!("CARGO_BIN_EXE_nettune")]);
     let exporter = Exporter::launch(command);
+    exporter.wait_for_log("connections=20");
     exporter.wait_until_ready();
-    let held: Vec<_> = (0..40).filter_map(|_| exporter.address().connect().ok()).collect();
-    exporter.wait_for_log("cannot accept connections: ");
+    // Idle ones make room for whoever asks for something.
+    let mut held = Vec::new();
+    for _ in 0..50 {
+        let mut connection = exporter.address().connect().unwrap();
+        connection.send("GET", "/-/healthy", &[]).unwrap();
+        assert_eq!(connection.receive("GET").unwrap().status, 200);
+        held.push(connection);
+    }
+    let text = exporter.get("/metrics", &[]).text().to_owned();
+    assert!(text.contains("nettune_collector_success{"));
+    let failed =
+        text.lines().filter(|line| line.starts_with("nettune_collector_success{") && line.ends_with(" 0"));
+    assert_eq!(failed.count(), 0, "{}", exporter.log());
     drop(held);
+}
+
+/// A reload must not hold up anything, whatever the file has become.
+#[test]
+fn a_configuration_file_that_is_a_pipe_is_refused() {
+    let scratch = Scratch::new();
+    let file = scratch.file("nettune.yaml", "collectors:\n  disabled: [softnet]\n");
+    let exporter = Exporter::start(&["--config.file", file.to_str().unwrap()]);
+    fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    exporter.signal("HUP");
+    let line = exporter.wait_for_log("not reloaded");
+    assert!(line.contains("not a regular file"), "{line}");
     assert_eq!(exporter.get("/-/healthy", &[]).status, 200);
 }
 

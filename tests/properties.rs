@@ -21,7 +21,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("statistics", |bytes| statistics::parse(bytes).map(drop)),
     ("memory", |bytes| host::parse_memory(bytes).map(drop)),
     ("watermarks", |bytes| {
-        host::parse_watermarks(bytes);
+        host::parse_unusable(bytes);
         Ok(())
     }),
     ("process", |bytes| process::parse(bytes).map(drop)),
@@ -43,12 +43,12 @@ const PARSERS: &[(&str, Parser)] = &[
     }),
     ("links", |bytes| links::parse(bytes).map(drop)),
     ("qdiscs", |bytes| qdiscs::parse(bytes).map(drop)),
-    ("neighbours", |bytes| neighbours::parse_states(bytes).map(drop)),
-    ("addresses", |bytes| addresses::parse_addresses(bytes).map(drop)),
-    ("routes", |bytes| addresses::parse_routes(bytes).map(drop)),
+    ("neighbours", |bytes| neighbours::count_states(&mut Default::default(), bytes)),
+    ("addresses", |bytes| addresses::count_addresses(&mut Default::default(), bytes)),
+    ("routes", |bytes| addresses::count_routes(&mut Default::default(), bytes)),
     ("rings", |bytes| nic::parse_rings(bytes).map(drop)),
     ("channels", |bytes| nic::parse_channels(bytes).map(drop)),
-    ("conntrack statistics", |bytes| conntrack::parse_statistics(bytes).map(drop)),
+    ("conntrack statistics", |bytes| conntrack::add_statistics(&mut Default::default(), bytes)),
 ];
 
 /// What a capture of this project holds for each parser, to be garbled.

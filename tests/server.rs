@@ -1,12 +1,12 @@
 //! What the server answers, byte by byte.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 
-use crate::support::{Exporter, Scratch, nettune};
+use crate::support::{Address, Exporter, Scratch, nettune};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -245,4 +245,33 @@ fn it_is_ready_after_the_first_collection_and_names_what_a_scrape_waits_for() {
         let headers = [("X-Prometheus-Scrape-Timeout-Seconds", garbage)];
         assert_eq!(exporter.get("/metrics", &headers).status, 200, "{garbage:?}");
     }
+}
+
+/// The clock behind ratios reads a source too, before any scrape.
+#[test]
+fn what_the_ticker_waits_for_is_named_as_well() {
+    let scratch = Scratch::new();
+    let (procfs, gate) = scratch.gated_procfs_at("net/snmp");
+    let procfs = format!("--path.procfs={}", procfs.display());
+    let exporter = Exporter::launch(nettune(&["--web.listen-address=127.0.0.1:0", &procfs]));
+    let late = exporter.get("/metrics", &[("X-Prometheus-Scrape-Timeout-Seconds", "1")]);
+    assert_eq!((late.status, late.text()), (503, "gave up after 0.8 s while reading snmp\n"));
+    let _open = gate.open();
+    exporter.wait_until_ready();
+}
+
+/// As `nc -N` does: no more requests, but an answer is waited for.
+#[test]
+fn a_client_that_will_ask_no_more_is_answered() {
+    let exporter = Exporter::start(&[]);
+    let Address::Tcp(address) = exporter.address() else { panic!("it listens on TCP") };
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("nettune_collector_success{"),
+        "{answer:.200}"
+    );
 }

@@ -200,6 +200,8 @@ pub enum Rule {
     ConntrackBuckets {
         /// Buckets on a 64-bit host with more than 4 GiB.
         per_gib4: i64,
+        /// The least number of buckets.
+        least: i64,
     },
     /// Buckets by a factor.
     ConntrackMax {

@@ -56,7 +56,8 @@ fn paths() -> Vec<Arg> {
     let args = vec![
         path("path.procfs").default_value("/proc").help("Mount point of procfs"),
         path("path.sysfs").default_value("/sys").help("Mount point of sysfs"),
-        path("path.rootfs").default_value("/").help("The host's root, for its configuration files"),
+        // Accepted as every exporter does; no file of the host's root is read yet.
+        path("path.rootfs").hide(true).help("The host's root"),
         path("path.recorded").hide(true).help("Serve the netlink answers recorded in this folder"),
     ];
     args.into_iter().map(|arg| arg.help_heading("Paths")).collect()
@@ -70,7 +71,7 @@ fn sources() -> Vec<Arg> {
         args.push(switch(off).hide(true));
     }
     args.extend([
-        switch("collector.netstat.all").help("Export every counter of netstat and snmp, not only the curated ones"),
+        switch("collector.netstat.all").help("Export every counter of netstat, snmp and snmp6, not only the curated ones"),
         value("collector.netdev.device-include", "REGEX")
             .value_parser(regex)
             .help("Export only devices whose name matches, in every source that knows devices"),
@@ -78,7 +79,7 @@ fn sources() -> Vec<Arg> {
             .value_parser(regex)
             .help("Export all devices but those whose name matches, in every source that knows devices [default: the plumbing of containers and virtual machines]"),
     ]);
-    let heading = "Sources (all are on; --no-collector.NAME switches one off)";
+    let heading = "Collectors (all are on; --no-collector.NAME switches one off)";
     args.into_iter().map(|arg| arg.help_heading(heading)).collect()
 }
 

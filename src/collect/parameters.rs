@@ -17,6 +17,7 @@ pub(super) fn read(
 ) -> (Vec<State>, Result<()>) {
     let mut states = Vec::with_capacity(CATALOGUE.parameters.len());
     let mut result = Ok(());
+    let mut absent = None;
     let interfaces = match sysctl::interfaces(kernel) {
         Ok(mut names) => {
             names.retain(|name| settings.devices.keeps(name));
@@ -29,7 +30,7 @@ pub(super) fn read(
     };
     let mut read = |parameter: &Parameter, path: &str, name: String| match read_one(kernel, parameter, path) {
         Ok(reading) => states.push(State::new(parameter, name, reading, facts)),
-        Err(error) if error.is_absent() => {}
+        Err(error) if error.is_absent() => absent = Some(error),
         Err(error) if result.is_ok() => result = Err(error),
         Err(_) => {}
     };
@@ -44,7 +45,11 @@ pub(super) fn read(
             read(parameter, &path, parameter.name.clone());
         }
     }
-    (states, result)
+    match absent {
+        // Not one key is here.
+        Some(error) if states.is_empty() && result.is_ok() => (states, Err(error)),
+        _ => (states, result),
+    }
 }
 
 fn read_one(kernel: &mut Kernel, parameter: &Parameter, path: &str) -> Result<sysctl::Reading> {

@@ -18,7 +18,7 @@ pub(super) struct Context {
     pub(super) settings: Settings,
     /// Read once: the kernel sums them up anew at each reading, over every CPU
     /// of every zone, and they hardly ever change.
-    pub(super) watermark_pages: Option<u64>,
+    pub(super) unusable_pages: Option<u64>,
 }
 
 /// One source of facts: a file, a netlink answer, or a few that belong together.
@@ -69,9 +69,9 @@ fn read_host(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
 }
 
 fn facts(context: &mut Context) -> Result<Facts> {
-    let Context { kernel, watermark_pages, .. } = context;
-    let watermark_pages = *watermark_pages.get_or_insert_with(|| host::read_watermarks(kernel));
-    Ok(Facts::new(host::read(kernel)?, watermark_pages, kernel.constants().clone()))
+    let Context { kernel, unusable_pages, .. } = context;
+    let unusable_pages = *unusable_pages.get_or_insert_with(|| host::read_unusable(kernel));
+    Ok(Facts::new(host::read(kernel)?, unusable_pages, kernel.constants().clone()))
 }
 
 fn read_snmp(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
@@ -95,8 +95,9 @@ fn read_netstat(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
 fn read_sockstat(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     let kernel = &mut context.kernel;
     snapshot.sockstat = Some(sockstat::read(kernel)?);
-    snapshot.socket_limits = Some(sockstat::read_limits(kernel)?);
-    Ok(())
+    let (limits, result) = sockstat::read_limits(kernel);
+    snapshot.socket_limits = Some(limits);
+    result
 }
 
 fn read_sockstat6(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
@@ -118,7 +119,8 @@ fn read_netdev(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     let all = found.len();
     found.retain(|link| settings.devices.keeps(&link.name));
     snapshot.links_left_out = (all - found.len()) as u64;
-    for link in &mut found {
+    let shown = devices(kernel, settings, snapshot).unwrap_or_default();
+    for link in found.iter_mut().filter(|link| shown.contains(&link.name)) {
         link.speed = links::read_speed(kernel, &link.name);
     }
     snapshot.links = Some(found);
@@ -131,8 +133,8 @@ fn names<'a>(kernel: &mut Kernel, snapshot: &'a mut Snapshot) -> Result<&'a Name
     if snapshot.names.is_none() {
         let names = match links::read(kernel) {
             Ok(links) => Names::new(&links),
-            Err(error) => match links::read_indices(kernel) {
-                Ok(pairs) if !pairs.is_empty() => Names::from_pairs(pairs),
+            Err(error) => match links::read_identities(kernel) {
+                Ok(found) if !found.is_empty() => Names::from_identities(found),
                 _ => return Err(error),
             },
         };
@@ -224,15 +226,21 @@ fn read_steering(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
 }
 
 /// Devices that sysfs shows and the filter keeps. Sysfs may be mounted for
-/// another network namespace; where netlink says which devices this one has,
-/// others are left out.
+/// another network namespace, with devices of the same names: where netlink says
+/// which devices this one has, only those are taken whose index and address are
+/// the same there.
 fn devices(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) -> Result<Vec<String>> {
-    let mut names = kernel.roots().list(Root::Sys, "class/net")?;
-    names.retain(|name| settings.devices.keeps(name));
-    if let Ok(here) = self::names(kernel, snapshot) {
-        names.retain(|name| here.contains(name));
+    if let Some(known) = &snapshot.in_sysfs {
+        return Ok(known.clone());
     }
-    Ok(names)
+    let mut found = kernel.roots().list(Root::Sys, "class/net")?;
+    found.retain(|name| settings.devices.keeps(name));
+    if let Ok(names) = names(kernel, snapshot) {
+        found
+            .retain(|name| names.identity(name).is_some_and(|known| links::is_in_sysfs(kernel, name, known)));
+    }
+    snapshot.in_sysfs = Some(found.clone());
+    Ok(found)
 }
 
 fn read_conntrack(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {

@@ -1,7 +1,9 @@
 //! The configuration file: its form, and errors that say where.
 
 use std::fmt;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
@@ -149,9 +151,15 @@ impl File {
     }
 }
 
+/// Largest file, bytes; a hundred times what anybody needs.
+const SIZE_LIMIT: u64 = 1 << 20;
+
+/// Deepest nesting of brackets; the parser's time grows with its square.
+const DEPTH_LIMIT: usize = 32;
+
 /// Reads and checks a file.
 pub(super) fn read(path: &Path) -> Result<File, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let text = read_text(path).map_err(|source| Error::Io { path: path.into(), source })?;
     parse(&text).map_err(|(line, column, problem)| Error::Invalid {
         path: path.into(),
         line,
@@ -160,10 +168,45 @@ pub(super) fn read(path: &Path) -> Result<File, Error> {
     })
 }
 
+fn read_text(path: &Path) -> io::Result<String> {
+    // Not to wait for somebody to write into a pipe of that name.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(SIZE_LIMIT + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > SIZE_LIMIT {
+        return Err(io::Error::other(format!("larger than {SIZE_LIMIT} bytes")));
+    }
+    Ok(text)
+}
+
+/// Line and column of the bracket that is nested too deeply, if there is one.
+fn too_deep(text: &str) -> Option<(usize, usize)> {
+    let mut depth = 0usize;
+    for (line, content) in (1..).zip(text.lines()) {
+        for (column, byte) in (1..).zip(content.bytes()) {
+            match byte {
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > DEPTH_LIMIT {
+                return Some((line, column));
+            }
+        }
+    }
+    None
+}
+
 fn parse(text: &str) -> Result<File, (usize, usize, String)> {
     // A file of comments alone is no document for the parser.
     if text.lines().all(|line| line.trim_start().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(File::default());
+    }
+    if let Some((line, column)) = too_deep(text) {
+        return Err((line, column, format!("brackets nested deeper than {DEPTH_LIMIT}")));
     }
     serde_yaml::from_str::<Option<File>>(text).map(Option::unwrap_or_default).map_err(|error| {
         let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
@@ -185,6 +228,17 @@ mod tests {
             assert_eq!(file.disabled().count(), 0, "{text:?}");
             assert!(file.devices().is_none(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_before_it_costs_time() {
+        let (line, column, problem) = parse(&format!("\ndevices: {}", "[".repeat(200_000))).unwrap_err();
+        assert_eq!((line, column, problem.as_str()), (2, 42, "brackets nested deeper than 32"));
+    }
+
+    #[test]
+    fn only_regular_files_of_a_sane_size_are_read() {
+        assert_eq!(read_text(Path::new("/dev/zero")).unwrap_err().to_string(), "not a regular file");
     }
 
     #[test]

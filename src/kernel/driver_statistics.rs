@@ -17,7 +17,11 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETH_SS_STATS: u32 = 1;
 const ETH_GSTRING_LEN: usize = 32;
 
-/// More counters than any driver has; a larger answer is not believed.
+/// More counters than any driver has: cards with hundreds of queues have some
+/// ten thousand. There is room for this many whatever count the driver states,
+/// since kernels before 6.18 write as many as it has at that moment
+/// (net/ethtool/ioctl.c:ethtool_get_strings, ethtool_get_stats). Untouched pages
+/// of the room are never backed by memory.
 const COUNTER_LIMIT: usize = 1 << 16;
 
 /// Appends `name: value` lines to `text`.
@@ -37,22 +41,21 @@ pub(super) fn read(device: &str, text: &mut Vec<u8>) -> Result<()> {
         return Err(with_device(io::Error::other(format!("{count} counters are not believed"))));
     }
 
-    // struct ethtool_gstrings { u32 cmd, string_set, len; u8 data[]; }, with
-    // room for twice the names: the driver writes as many as it has *now*.
-    let room = 2 * count;
-    let mut names = vec![0u64; (12 + room * ETH_GSTRING_LEN).div_ceil(8)];
+    // struct ethtool_gstrings { u32 cmd, string_set, len; u8 data[]; }
+    let mut names = vec![0u64; (12 + COUNTER_LIMIT * ETH_GSTRING_LEN).div_ceil(8)];
     names[0] = word(ETHTOOL_GSTRINGS, ETH_SS_STATS);
     names[1] = word(count as u32, 0);
     ask(&mut names)?;
 
     // struct ethtool_stats { u32 cmd, n_stats; u64 data[]; }
-    let mut values = vec![0u64; 1 + room];
+    let mut values = vec![0u64; 1 + COUNTER_LIMIT];
     values[0] = word(ETHTOOL_GSTATS, count as u32);
     ask(&mut values)?;
 
     let named = halves(names[1])[0] as usize;
     let counted = halves(values[0])[1] as usize;
-    let bytes: Vec<u8> = names.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let used = (12 + count * ETH_GSTRING_LEN).div_ceil(8);
+    let bytes: Vec<u8> = names[..used].iter().flat_map(|word| word.to_ne_bytes()).collect();
     for index in 0..count.min(named).min(counted) {
         let name = &bytes[12 + index * ETH_GSTRING_LEN..][..ETH_GSTRING_LEN];
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -100,8 +103,8 @@ fn ioctl(socket: &File, device: &str, buffer: &mut [u64]) -> io::Result<()> {
     // call, and writes through ifru_data at most what the command states: for
     // ETHTOOL_GSSET_INFO one u32 a bit of the mask (one bit is set, one word is
     // there); for GSTRINGS and GSTATS the driver's present count of names or
-    // values, for which the caller left twice the room of the count the same
-    // driver stated just before.
+    // values, for which the caller left room for COUNTER_LIMIT, more than any
+    // driver has.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

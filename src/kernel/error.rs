@@ -31,14 +31,6 @@ pub enum Error {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// A netlink answer is larger than we are ready to hold.
-    #[error("netlink {request}: answer larger than {limit} bytes")]
-    AnswerTooLarge {
-        /// Name of the request.
-        request: &'static str,
-        /// The most that is held, bytes.
-        limit: usize,
-    },
     /// An ioctl failed.
     #[error("{what} of {device}: {source}")]
     Ioctl {

@@ -31,7 +31,12 @@ pub struct Kernel {
     interrupted_dumps: u64,
     path: OsString,
     buffer: Vec<u8>,
+    value: Box<[u8]>,
 }
+
+/// Largest value below `/proc/sys`, bytes. A list of reserved ports is the only
+/// long one: a thousand separate ports take 6,000.
+const VALUE_SIZE: usize = 64 << 10;
 
 #[derive(Debug)]
 enum Source {
@@ -57,7 +62,15 @@ impl Kernel {
     }
 
     fn new(roots: Roots, source: Source, constants: Constants) -> Self {
-        Self { roots, source, constants, interrupted_dumps: 0, path: OsString::new(), buffer: Vec::new() }
+        Self {
+            roots,
+            source,
+            constants,
+            interrupted_dumps: 0,
+            path: OsString::new(),
+            buffer: Vec::new(),
+            value: vec![0; VALUE_SIZE].into(),
+        }
     }
 
     /// Files below the procfs and sysfs mounts.
@@ -91,39 +104,44 @@ impl Kernel {
         parse(&self.buffer).map_err(|malformed| malformed.at(&self.path))
     }
 
-    /// As [`Kernel::parse`]; the parser is also told whether the file's mode
-    /// lets nobody write it.
-    pub fn parse_with_mode<T>(
+    /// A value below `/proc/sys`, parsed; the parser is also told whether the
+    /// file's mode lets nobody write it.
+    pub fn parse_value<T>(
         &mut self,
-        root: Root,
         relative: impl Display,
         parse: impl FnOnce(&[u8], bool) -> std::result::Result<T, Malformed>,
     ) -> Result<T> {
-        self.roots.write_path(root, relative, &mut self.path);
-        let read_only = roots::read_file_with_mode(Path::new(&self.path), &mut self.buffer)?;
-        parse(&self.buffer, read_only).map_err(|malformed| malformed.at(&self.path))
+        self.roots.write_path(Root::Proc, format_args!("sys/{relative}"), &mut self.path);
+        let (size, read_only) = roots::read_value(Path::new(&self.path), &mut self.value)?;
+        parse(&self.value[..size], read_only).map_err(|malformed| malformed.at(&self.path))
     }
 
-    /// The kernel's answer to `request`, parsed: netlink messages, headers
-    /// included, without the closing one.
+    /// The kernel's answer to `request`, folded into a value: `fold` is given
+    /// netlink messages, headers included and the closing one left out, as many
+    /// as came in one piece.
     ///
     /// # Errors
     /// [`Error::Netlink`]: the kernel refused, or does not know the request.
-    pub fn ask<T>(
+    pub fn ask<T: Default>(
         &mut self,
         request: Request,
-        parse: impl FnOnce(&[u8]) -> std::result::Result<T, Malformed>,
+        mut fold: impl FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed>,
     ) -> Result<T> {
         match &mut self.source {
             Source::Live(sockets) => {
-                self.interrupted_dumps += u64::from(sockets.ask(request, &mut self.buffer)?);
+                let (value, interrupted) = sockets.ask(request, &mut fold)?;
+                self.interrupted_dumps += u64::from(interrupted);
+                Ok(value)
             }
             Source::Recorded(directory) => {
                 let path = directory.join("netlink").join(format!("{}.bin", request.name()));
                 roots::read_file(&path, &mut self.buffer)?;
+                let mut value = T::default();
+                let folded = fold(&mut value, &self.buffer);
+                folded.map_err(|malformed| malformed.at(format!("netlink {}", request.name())))?;
+                Ok(value)
             }
         }
-        parse(&self.buffer).map_err(|malformed| malformed.at(format!("netlink {}", request.name())))
     }
 
     /// The driver's own counters of `device`, one `name: value` a line as

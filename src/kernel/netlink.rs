@@ -26,11 +26,12 @@ const GENL_ID_CTRL: u16 = 16;
 /// The kernel puts at most 32 KiB into one datagram of a dump
 /// (net/netlink/af_netlink.c:netlink_dump); twice that leaves no doubt.
 const DATAGRAM: usize = 64 << 10;
-/// Largest answer that is held, bytes: 100,000 neighbours take about 10 MB.
-const ANSWER_LIMIT: usize = 32 << 20;
 /// A dump that a change interrupted is repeated this often before it is taken
 /// as it is.
 const ATTEMPTS: usize = 3;
+
+/// Adds the messages of one datagram to a value.
+pub(super) type Fold<'f, T> = dyn FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed> + 'f;
 
 /// One long-lived socket a netlink protocol, opened at first use.
 #[derive(Debug, Default)]
@@ -40,36 +41,43 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Replaces `messages` by the answer; true when the dump was interrupted by
-    /// a change in every attempt, so that an entry may be missing or doubled.
-    pub(super) fn ask(&mut self, request: Request, messages: &mut Vec<u8>) -> Result<bool> {
-        let answer = self.try_ask(request, messages);
+    /// Folds the answer into a value, datagram by datagram, so that it is never
+    /// held whole: a router has a million routes. The second value is true when
+    /// the dump was interrupted by a change in every attempt, so that an entry
+    /// may be missing or doubled.
+    pub(super) fn ask<T: Default>(&mut self, request: Request, fold: &mut Fold<'_, T>) -> Result<(T, bool)> {
+        let answer = self.try_ask(request, fold);
         if answer.is_err() {
             // What is left unread in the socket belongs to the failed request.
             self.open.retain(|(protocol, _)| *protocol != request.protocol());
         }
         answer.map_err(|failure| match failure {
-            Failure::TooLarge => Error::AnswerTooLarge { request: request.name(), limit: ANSWER_LIMIT },
+            Failure::Malformed(malformed) => malformed.at(format!("netlink {}", request.name())),
             Failure::Io(source) => {
                 Error::Netlink { request: request.name(), source: interpret(request, source) }
             }
         })
     }
 
-    fn try_ask(&mut self, request: Request, messages: &mut Vec<u8>) -> std::result::Result<bool, Failure> {
+    fn try_ask<T: Default>(
+        &mut self,
+        request: Request,
+        fold: &mut Fold<'_, T>,
+    ) -> std::result::Result<(T, bool), Failure> {
         let (kind, payload) = match zeroed(request) {
             Some((kind, size)) => (kind, vec![0; size]),
             None => (self.ethtool_family()?, ethtool_payload(request)),
         };
         let connection = self.connection(request.protocol())?;
-        for _ in 0..ATTEMPTS {
-            messages.clear();
+        for attempt in 1.. {
+            let mut value = T::default();
             connection.send(kind, NLM_F_REQUEST | NLM_F_DUMP, &payload)?;
-            if !connection.receive_dump(messages)? {
-                return Ok(false);
+            let interrupted = connection.receive_dump(|bytes| fold(&mut value, bytes))?;
+            if !interrupted || attempt == ATTEMPTS {
+                return Ok((value, interrupted));
             }
         }
-        Ok(true)
+        unreachable!("the last attempt returns")
     }
 
     fn connection(&mut self, protocol: isize) -> io::Result<&mut Connection> {
@@ -104,7 +112,7 @@ impl Sockets {
 
 enum Failure {
     Io(io::Error),
-    TooLarge,
+    Malformed(Malformed),
 }
 
 impl From<io::Error> for Failure {
@@ -116,6 +124,12 @@ impl From<io::Error> for Failure {
 impl From<io::ErrorKind> for Failure {
     fn from(kind: io::ErrorKind) -> Self {
         Self::Io(kind.into())
+    }
+}
+
+impl From<Malformed> for Failure {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
     }
 }
 
@@ -202,27 +216,34 @@ impl Connection {
         Ok(())
     }
 
-    /// Appends every message of a dump to `out`; true when the kernel marked it
-    /// as interrupted.
-    fn receive_dump(&mut self, out: &mut Vec<u8>) -> std::result::Result<bool, Failure> {
+    /// Gives the messages of a dump to `each`, a datagram at a time; true when
+    /// the kernel marked it as interrupted.
+    fn receive_dump(
+        &mut self,
+        mut each: impl FnMut(&[u8]) -> std::result::Result<(), Malformed>,
+    ) -> std::result::Result<bool, Failure> {
         let mut interrupted = false;
         loop {
             self.receive()?;
+            let (mut done, mut size) = (false, 0);
             for message in messages(&self.datagram) {
-                let message = message.map_err(|malformed| io::Error::other(malformed.to_string()))?;
+                let message = message?;
                 if message.sequence != self.sequence {
-                    continue;
+                    // Of an earlier request; datagrams do not mix requests.
+                    size = 0;
+                    break;
                 }
                 interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
                 message.error()?;
                 if message.kind == NLMSG_DONE {
-                    return Ok(interrupted);
+                    done = true;
+                    break;
                 }
-                if out.len() + message.bytes.len() > ANSWER_LIMIT {
-                    return Err(Failure::TooLarge);
-                }
-                out.extend(message.bytes);
-                out.resize(out.len().next_multiple_of(4), 0);
+                size += message.bytes.len().next_multiple_of(4);
+            }
+            each(&self.datagram[..size.min(self.datagram.len())])?;
+            if done {
+                return Ok(interrupted);
             }
         }
     }
@@ -273,10 +294,15 @@ impl<'a> Attribute<'a> {
         attributes(self.value)
     }
 
-    /// A NUL-terminated string.
+    /// A NUL-terminated string. Bytes that are no UTF-8 become `\\xNN`, so that
+    /// different names stay different: the kernel lets a device be called by
+    /// almost any bytes.
     pub fn string(&self) -> String {
         let end = self.value.iter().position(|byte| *byte == 0).unwrap_or(self.value.len());
-        String::from_utf8_lossy(&self.value[..end]).into_owned()
+        let chunks = self.value[..end].utf8_chunks();
+        chunks
+            .flat_map(|chunk| [chunk.valid().to_owned(), chunk.invalid().escape_ascii().to_string()])
+            .collect()
     }
 }
 
@@ -344,4 +370,26 @@ fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
 
 fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..offset.checked_add(N)?)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_text_stay_different() {
+        let name = |value: &[u8]| Attribute { kind: 3, value }.string();
+        assert_eq!(name(b"eth0\0\0"), "eth0");
+        assert_eq!(name("ä".as_bytes()), "ä");
+        assert_eq!((name(b"a\xff").as_str(), name(b"a\xfe").as_str()), ("a\\xff", "a\\xfe"));
+    }
+
+    #[test]
+    fn a_walk_ends_with_the_first_message_that_does_not_fit() {
+        let message = [&20u32.to_ne_bytes()[..], &[0; 16]].concat();
+        assert_eq!(messages(&message).filter(|message| message.is_ok()).count(), 1);
+        let cut = [&message[..], &message[..10]].concat();
+        let walked: Vec<_> = messages(&cut).collect();
+        assert!(walked[0].is_ok() && walked[1].as_ref().unwrap_err().line == 2 && walked.len() == 2);
+    }
 }

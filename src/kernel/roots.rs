@@ -22,20 +22,18 @@ pub enum Root {
     Sys,
 }
 
-/// Where procfs, sysfs and the host's root are mounted.
+/// Where procfs and sysfs are mounted.
 #[derive(Debug, Clone)]
 pub struct Roots {
     /// Mount point of procfs, usually `/proc`.
     pub proc: PathBuf,
     /// Mount point of sysfs, usually `/sys`.
     pub sys: PathBuf,
-    /// The host's root, usually `/`: what is read of its configuration files.
-    pub rootfs: PathBuf,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into(), rootfs: "/".into() }
+        Self { proc: "/proc".into(), sys: "/sys".into() }
     }
 }
 
@@ -71,6 +69,8 @@ impl Roots {
             }
         }
         names.sort_unstable();
+        // A directory that changes meanwhile may give an entry twice.
+        names.dedup();
         Ok(names)
     }
 
@@ -87,12 +87,19 @@ pub(super) fn read_file(path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
     read_open(open(path)?, path, buffer)
 }
 
-/// As [`read_file`]; true when the file's mode lets nobody write it.
-pub(super) fn read_file_with_mode(path: &Path, buffer: &mut Vec<u8>) -> Result<bool> {
-    let file = open(path)?;
-    let metadata = file.metadata().map_err(|source| Error::Io { path: path.into(), source })?;
-    read_open(file, path, buffer)?;
-    Ok(metadata.permissions().mode() & 0o222 == 0)
+/// Reads a value below `/proc/sys` into `buffer` and returns its size, and
+/// whether the file's mode lets nobody write it. One read gives a value whole;
+/// what does not fit is lost, since a second read gives nothing
+/// (kernel/sysctl.c:proc_do_large_bitmap).
+pub(super) fn read_value(path: &Path, buffer: &mut [u8]) -> Result<(usize, bool)> {
+    let failed = |source| Error::Io { path: path.into(), source: interpret(source) };
+    let mut file = open(path)?;
+    let read_only = file.metadata().map_err(failed)?.permissions().mode() & 0o222 == 0;
+    let size = file.read(buffer).map_err(failed)?;
+    if size == buffer.len() {
+        return Err(Error::TooLarge { path: path.into(), limit: size });
+    }
+    Ok((size, read_only))
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -101,13 +108,17 @@ fn open(path: &Path) -> Result<File> {
 
 /// What is asked for first, bytes. A shorter answer is the whole file, which
 /// saves the read that would say so: seq_file collects lines until it has what
-/// was asked for, up to a page, or there are no more
-/// (fs/seq_file.c:seq_read_iter, 5.10-6.18), and values below `/proc/sys` and
-/// in sysfs are given whole. Most files here are single values.
+/// was asked for or there are no more, as long as that fits a page
+/// (fs/seq_file.c:seq_read_iter, 5.10-6.18). Most files are that short.
 const FIRST_READ: usize = 512;
+
+/// What is kept of the buffer after a large file, bytes.
+const KEPT: usize = 1 << 20;
 
 fn read_open(mut file: File, path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
     let failed = |source| Error::Io { path: path.into(), source: interpret(source) };
+    buffer.clear();
+    buffer.shrink_to(KEPT);
     buffer.resize(FIRST_READ, 0);
     let size = file.read(buffer).map_err(failed)?;
     buffer.truncate(size);

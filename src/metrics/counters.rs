@@ -1,5 +1,6 @@
 //! Curated counters of `/proc/net/{snmp,snmp6,netstat}` under readable names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::writer::{Label, Metric, Writer, counter, gauge};
@@ -21,7 +22,7 @@ const RETRANSMIT_RATIO: Metric = gauge(
 const MEMORY_PRESSURE_TIME: Metric = counter(
     "nettune_tcp_memory_pressure_seconds_total",
     &[],
-    "Time under TCP memory pressure (TcpExtTCPMemoryPressuresChrono, milliseconds made seconds).",
+    "Time under TCP memory pressure, counted when it ends (TcpExtTCPMemoryPressuresChrono, milliseconds made seconds).",
 );
 const ESTABLISHED: Metric =
     gauge("nettune_tcp_established", &[], "Connections in ESTABLISHED or CLOSE_WAIT (TcpCurrEstab).");
@@ -76,15 +77,15 @@ const CURATED: &[Curated] = &[
     one!("nettune_tcp_resets_sent_total", "Resets sent (TcpOutRsts).", "Tcp" "OutRsts"),
     one!("nettune_tcp_active_opens_total", "Connections this host began (TcpActiveOpens).", "Tcp" "ActiveOpens"),
     one!("nettune_tcp_passive_opens_total", "Connections that peers began (TcpPassiveOpens).", "Tcp" "PassiveOpens"),
-    one!("nettune_tcp_failed_opens_total", "Connections that ended before they were established (TcpAttemptFails).", "Tcp" "AttemptFails"),
-    one!("nettune_tcp_established_resets_total", "Established connections that were reset (TcpEstabResets).", "Tcp" "EstabResets"),
+    one!("nettune_tcp_failed_opens_total", "Connections that were reset or refused before they were established (TcpAttemptFails).", "Tcp" "AttemptFails"),
+    one!("nettune_tcp_established_resets_total", "Connections that went from ESTABLISHED or CLOSE_WAIT to CLOSED at once, by reset or by timeout (TcpEstabResets).", "Tcp" "EstabResets"),
     // Accepting connections.
     one!("nettune_tcp_listen_overflows_total", "Attempts refused because an accept queue was full, retries counted again (TcpExtListenOverflows).", "TcpExt" "ListenOverflows"),
     one!("nettune_tcp_listen_drops_total", "Attempts refused by a listener for any reason (TcpExtListenDrops).", "TcpExt" "ListenDrops"),
     one!("nettune_tcp_syncookies_sent_total", "SYN cookies sent (TcpExtSyncookiesSent).", "TcpExt" "SyncookiesSent"),
     one!("nettune_tcp_syncookies_received_total", "Valid SYN cookies that came back (TcpExtSyncookiesRecv).", "TcpExt" "SyncookiesRecv"),
     one!("nettune_tcp_syncookies_failed_total", "Invalid SYN cookies (TcpExtSyncookiesFailed).", "TcpExt" "SyncookiesFailed"),
-    one!("nettune_tcp_request_queue_full_cookies_total", "SYNs that met a full SYN queue and were answered by a cookie (TcpExtTCPReqQFullDoCookies).", "TcpExt" "TCPReqQFullDoCookies"),
+    one!("nettune_tcp_request_queue_full_cookies_total", "SYNs answered by a cookie: the SYN queue was full, or tcp_syncookies is 2 (TcpExtTCPReqQFullDoCookies).", "TcpExt" "TCPReqQFullDoCookies"),
     one!("nettune_tcp_request_queue_full_drops_total", "SYNs that met a full SYN queue and were dropped, cookies being off (TcpExtTCPReqQFullDrop).", "TcpExt" "TCPReqQFullDrop"),
     one!("nettune_tcp_embryonic_resets_total", "Half-open connections that were reset (TcpExtEmbryonicRsts).", "TcpExt" "EmbryonicRsts"),
     one!("nettune_tcp_deferred_accept_drops_total", "Handshakes put off until data comes (TcpExtTCPDeferAcceptDrop).", "TcpExt" "TCPDeferAcceptDrop"),
@@ -98,23 +99,23 @@ const CURATED: &[Curated] = &[
     one!("nettune_tcp_fastopen_listen_overflows_total", "Fast opens refused because the listener's queue of them was full (TcpExtTCPFastOpenListenOverflow).", "TcpExt" "TCPFastOpenListenOverflow"),
     one!("nettune_tcp_fastopen_blackholes_total", "Times active fast open was paused for a black hole (TcpExtTCPFastOpenBlackhole).", "TcpExt" "TCPFastOpenBlackhole"),
     // Closing and TIME_WAIT.
-    one!("nettune_tcp_time_wait_total", "Sockets that entered TIME_WAIT (TcpExtTW).", "TcpExt" "TW"),
+    one!("nettune_tcp_time_wait_total", "Sockets that entered TIME_WAIT, and orphans in FIN_WAIT_2 that the kernel counts with them (TcpExtTW).", "TcpExt" "TW"),
     one!("nettune_tcp_time_wait_recycled_total", "Sockets in TIME_WAIT whose port connect() took over (TcpExtTWRecycled).", "TcpExt" "TWRecycled"),
     one!("nettune_tcp_time_wait_overflows_total", "Sockets destroyed without TIME_WAIT because the table was full (TcpExtTCPTimeWaitOverflow).", "TcpExt" "TCPTimeWaitOverflow"),
-    one!("nettune_tcp_aborts_on_data_total", "Connections reset because data came for a closed socket (TcpExtTCPAbortOnData).", "TcpExt" "TCPAbortOnData"),
+    one!("nettune_tcp_aborts_on_data_total", "Connections reset by closing with zero linger, or because data came after the program closed (TcpExtTCPAbortOnData).", "TcpExt" "TCPAbortOnData"),
     one!("nettune_tcp_aborts_on_close_total", "Connections reset because the program closed with data unread (TcpExtTCPAbortOnClose).", "TcpExt" "TCPAbortOnClose"),
     one!("nettune_tcp_aborts_on_memory_total", "Connections reset for want of memory or for too many orphans (TcpExtTCPAbortOnMemory).", "TcpExt" "TCPAbortOnMemory"),
-    one!("nettune_tcp_aborts_on_timeout_total", "Connections reset because the peer did not answer (TcpExtTCPAbortOnTimeout).", "TcpExt" "TCPAbortOnTimeout"),
-    one!("nettune_tcp_aborts_on_linger_total", "Connections reset because lingering ran out (TcpExtTCPAbortOnLinger).", "TcpExt" "TCPAbortOnLinger"),
-    one!("nettune_tcp_aborts_failed_total", "Resets that could not be sent for want of memory (TcpExtTCPAbortFailed).", "TcpExt" "TCPAbortFailed"),
+    one!("nettune_tcp_aborts_on_timeout_total", "Connections given up because the peer did not answer, connection attempts included; no reset is sent (TcpExtTCPAbortOnTimeout).", "TcpExt" "TCPAbortOnTimeout"),
+    one!("nettune_tcp_aborts_on_linger_total", "Connections reset on closing because lingering in FIN_WAIT_2 was turned off by TCP_LINGER2 (TcpExtTCPAbortOnLinger).", "TcpExt" "TCPAbortOnLinger"),
+    one!("nettune_tcp_aborts_failed_total", "Resets that could not be sent, for any reason (TcpExtTCPAbortFailed).", "TcpExt" "TCPAbortFailed"),
     one!("nettune_tcp_keepalive_probes_total", "Keepalive probes sent (TcpExtTCPKeepAlive).", "TcpExt" "TCPKeepAlive"),
     // Memory and windows.
     one!("nettune_tcp_memory_pressures_total", "Times TCP memory reached the pressure mark of tcp_mem (TcpExtTCPMemoryPressures).", "TcpExt" "TCPMemoryPressures"),
     one!("nettune_tcp_prunes_total", "Times received data was squeezed because a socket's buffer was exceeded (TcpExtPruneCalled).", "TcpExt" "PruneCalled"),
-    one!("nettune_tcp_receive_pruned_total", "Segments dropped from a receive queue over its buffer (TcpExtRcvPruned).", "TcpExt" "RcvPruned"),
+    one!("nettune_tcp_receive_pruned_total", "Segments dropped on arrival because pruning did not make room in the receive buffer (TcpExtRcvPruned).", "TcpExt" "RcvPruned"),
     one!("nettune_tcp_out_of_order_pruned_total", "Times a queue of out-of-order data was dropped over its buffer (TcpExtOfoPruned).", "TcpExt" "OfoPruned"),
     one!("nettune_tcp_receive_collapsed_total", "Packets merged to save memory (TcpExtTCPRcvCollapsed).", "TcpExt" "TCPRcvCollapsed"),
-    one!("nettune_tcp_receive_queue_drops_total", "Segments dropped because no memory could be charged for them (TcpExtTCPRcvQDrop).", "TcpExt" "TCPRcvQDrop"),
+    one!("nettune_tcp_receive_queue_drops_total", "Segments dropped on arrival because the receive buffer was full or no memory could be charged (TcpExtTCPRcvQDrop).", "TcpExt" "TCPRcvQDrop"),
     one!("nettune_tcp_backlog_drops_total", "Segments dropped because a socket's backlog was full (TcpExtTCPBacklogDrop).", "TcpExt" "TCPBacklogDrop"),
     one!("nettune_tcp_zero_window_drops_total", "Segments dropped outside a window of zero (TcpExtTCPZeroWindowDrop).", "TcpExt" "TCPZeroWindowDrop"),
     one!("nettune_tcp_zero_window_advertised_total", "Times the window this host offers went to zero (TcpExtTCPToZeroWindowAdv).", "TcpExt" "TCPToZeroWindowAdv"),
@@ -144,7 +145,7 @@ const CURATED: &[Curated] = &[
     one!("nettune_tcp_mtu_probe_failures_total", "MTU probes that were lost (TcpExtTCPMTUPFail).", "TcpExt" "TCPMTUPFail"),
     one!("nettune_tcp_mtu_probe_successes_total", "MTU probes that came through (TcpExtTCPMTUPSuccess).", "TcpExt" "TCPMTUPSuccess"),
     one!("nettune_tcp_paws_established_total", "Segments dropped for an old timestamp (TcpExtPAWSEstab).", "TcpExt" "PAWSEstab"),
-    one!("nettune_tcp_paws_active_total", "SYN-ACKs dropped for an old timestamp (TcpExtPAWSActive).", "TcpExt" "PAWSActive"),
+    one!("nettune_tcp_paws_active_total", "SYN-ACKs refused because they echo a timestamp that was not sent (TcpExtPAWSActive).", "TcpExt" "PAWSActive"),
     one!("nettune_tcp_challenge_acks_total", "Challenge ACKs sent for suspicious segments (TcpExtTCPChallengeACK).", "TcpExt" "TCPChallengeACK"),
     one!("nettune_ip_reverse_path_drops_total", "IPv4 packets dropped by the reverse-path filter (TcpExtIPReversePathFilter).", "TcpExt" "IPReversePathFilter"),
     one!("nettune_busy_poll_packets_total", "Packets received by busy polling (TcpExtBusyPollRxPackets).", "TcpExt" "BusyPollRxPackets"),
@@ -153,9 +154,9 @@ const CURATED: &[Curated] = &[
     both!("nettune_udp_datagrams_received_total", "Datagrams delivered to programs (UdpInDatagrams).", "Udp" "Udp6" "InDatagrams"),
     both!("nettune_udp_datagrams_sent_total", "Datagrams sent (UdpOutDatagrams).", "Udp" "Udp6" "OutDatagrams"),
     both!("nettune_udp_no_port_total", "Datagrams for a port nobody listens on (UdpNoPorts).", "Udp" "Udp6" "NoPorts"),
-    both!("nettune_udp_receive_errors_total", "Datagrams that could not be delivered, for any reason (UdpInErrors).", "Udp" "Udp6" "InErrors"),
+    both!("nettune_udp_receive_errors_total", "Datagrams that could not be delivered for another reason than that nobody listens (UdpInErrors).", "Udp" "Udp6" "InErrors"),
     both!("nettune_udp_receive_buffer_errors_total", "Datagrams dropped because a socket's receive buffer was full (UdpRcvbufErrors).", "Udp" "Udp6" "RcvbufErrors"),
-    both!("nettune_udp_send_buffer_errors_total", "Datagrams not sent because a send buffer was full (UdpSndbufErrors).", "Udp" "Udp6" "SndbufErrors"),
+    both!("nettune_udp_send_buffer_errors_total", "Datagrams not sent because there was no buffer, or because a queueing discipline of this host dropped them (UdpSndbufErrors).", "Udp" "Udp6" "SndbufErrors"),
     both!("nettune_udp_checksum_errors_total", "Datagrams with a wrong checksum (UdpInCsumErrors).", "Udp" "Udp6" "InCsumErrors"),
     both!("nettune_udp_memory_errors_total", "Datagrams dropped because no memory could be charged for them (UdpMemErrors).", "Udp" "Udp6" "MemErrors"),
     // IP and ICMP.
@@ -204,10 +205,16 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.single(&RETRANSMIT_RATIO, snapshot.exporter.retransmit_ratio)?;
     out.single(&ESTABLISHED, value("Tcp", "CurrEstab"))?;
     if snapshot.netstat_all {
-        let rest = sources.iter().flat_map(|counters| counters.iter());
-        let rest = rest
-            .filter(|(group, name, _)| !is_curated(group, name) && !NOT_COUNTERS.contains(&(group, name)));
-        out.family(&NETSTAT, rest.map(|(group, name, value)| ([Label::from(group), name.into()], value)))?;
+        // A map: no name comes twice, whatever files hold it.
+        let all: BTreeMap<_, _> = sources
+            .iter()
+            .flat_map(|counters| counters.iter())
+            .map(|(group, name, value)| ((group, name), value))
+            .collect();
+        let rest = all
+            .into_iter()
+            .filter(|((group, name), _)| !is_curated(group, name) && !NOT_COUNTERS.contains(&(group, name)));
+        out.family(&NETSTAT, rest.map(|((group, name), value)| ([Label::from(group), name.into()], value)))?;
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ const RELOAD_TIMESTAMP: Metric = gauge(
 const INTERRUPTED_DUMPS: Metric = counter(
     "nettune_netlink_interrupted_dumps_total",
     &[],
-    "Netlink dumps that a change interrupted in every attempt, so that an entry may be missing (NLM_F_DUMP_INTR).",
+    "Netlink dumps that a change interrupted in every attempt, so that an entry may be missing or counted twice (NLM_F_DUMP_INTR).",
 );
 const PROCESS_CPU: Metric =
     counter("process_cpu_seconds_total", &[], "User and system CPU time of the exporter in seconds.");
@@ -108,7 +108,7 @@ fn write_process(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     };
     let seconds = |ticks: u64| ticks as f64 / constants.clock_ticks.max(1) as f64;
     out.single(&PROCESS_CPU, Some(seconds(process.cpu_ticks)))?;
-    out.single(&PROCESS_RESIDENT, Some(process.resident_pages * constants.page_size))?;
+    out.single(&PROCESS_RESIDENT, Some(process.resident_pages.saturating_mul(constants.page_size)))?;
     out.single(&PROCESS_VIRTUAL, Some(process.virtual_bytes))?;
     out.single(&PROCESS_THREADS, Some(process.threads))?;
     out.single(&PROCESS_FILES, process.open_files)?;

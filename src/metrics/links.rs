@@ -45,7 +45,7 @@ const COUNTERS: &[(Metric, Field)] = &[
         counter(
             "nettune_netdev_received_dropped_total",
             DEVICE,
-            "Packets the host dropped in software: unknown protocols and VLANs, full backlogs, drivers' own (rx_dropped); no ring overruns, and no proof of a short queue.",
+            "Packets dropped after reception: unknown protocols and VLANs, full backlogs, and whatever the driver adds; no proof of a short queue (rx_dropped).",
         ),
         Field::ReceivedDropped,
     ),
@@ -53,7 +53,7 @@ const COUNTERS: &[(Metric, Field)] = &[
         counter(
             "nettune_netdev_transmitted_dropped_total",
             DEVICE,
-            "Packets dropped on their way out (tx_dropped).",
+            "Packets the device or its driver dropped on their way out; not those of queueing disciplines (tx_dropped).",
         ),
         Field::TransmittedDropped,
     ),
@@ -118,7 +118,7 @@ const UP: Metric = gauge("nettune_netdev_up", DEVICE, "1 when the device is admi
 const CARRIER: Metric = gauge(
     "nettune_netdev_carrier",
     DEVICE,
-    "1 when there is a carrier; no sample for a device that is down, which the kernel cannot tell (IFLA_CARRIER).",
+    "1 when there is a carrier; no sample for a device that is down, where it means nothing (IFLA_CARRIER).",
 );
 const CARRIER_CHANGES: Metric = counter(
     "nettune_netdev_carrier_changes_total",

@@ -87,21 +87,26 @@ impl Collector for Exposition {
     }
 }
 
-/// Every family the exporter knows, in the order of the exposition.
-pub fn all() -> Vec<&'static Metric> {
+/// Every family the exporter knows, in the order of the exposition, in groups
+/// with a title that names the collectors they come from.
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 10] {
     [
-        exporter::metrics(),
-        hosts::metrics(),
-        counters::metrics(),
-        sockets::metrics(),
-        receive::metrics(),
-        links::metrics(),
-        qdiscs::metrics(),
-        nic::metrics(),
-        tables::metrics(),
-        sysctl::metrics(),
+        ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
+        ("The host: `host` and `cpu`", hosts::metrics()),
+        ("Counters of TCP, UDP, IP and ICMP: `snmp`, `snmp6` and `netstat`", counters::metrics()),
+        ("Sockets: `sockstat` and `sockstat6`", sockets::metrics()),
+        ("The receive path: `softnet`, `softirqs` and `interrupts`", receive::metrics()),
+        ("Network devices: `netdev` and `route`", links::metrics()),
+        ("Queueing disciplines: `qdisc`", qdiscs::metrics()),
+        ("Network cards: `ethtool` and `steering`", nic::metrics()),
+        ("Tables: `conntrack` and `neighbour`", tables::metrics()),
+        ("Parameters: `sysctl`", sysctl::metrics()),
     ]
-    .concat()
+}
+
+/// Every family the exporter knows.
+pub fn all() -> Vec<&'static Metric> {
+    groups().into_iter().flat_map(|(_, metrics)| metrics).collect()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const COLUMNS: &[Column] = &[
         counter(
             "nettune_qdisc_sent_bytes_total",
             QDISC,
-            "Bytes sent; a root shows the sum of its leaves (tc -s).",
+            "Bytes sent, or received for place ingress; mq and classful roots count what passes their leaves too (tc -s).",
         ),
         |group| group.sum.bytes,
     ),
@@ -31,7 +31,7 @@ const COLUMNS: &[Column] = &[
         counter(
             "nettune_qdisc_sent_packets_total",
             QDISC,
-            "Packets sent; a root shows the sum of its leaves (tc -s).",
+            "Packets sent, or received for place ingress; mq and classful roots count what passes their leaves too (tc -s).",
         ),
         |group| group.sum.packets,
     ),
@@ -39,7 +39,7 @@ const COLUMNS: &[Column] = &[
         counter(
             "nettune_qdisc_drops_total",
             QDISC,
-            "Packets dropped by this host on their way out (tc -s, dropped).",
+            "Packets dropped by this host; of leaves their sum, which falls when a leaf goes away (tc -s, dropped).",
         ),
         |group| group.sum.drops,
     ),

@@ -6,12 +6,15 @@ use super::writer::{Figure, Label, Metric, Writer, counter, gauge};
 use crate::model::Snapshot;
 use crate::read::softnet::Cpu;
 
-const PROCESSED: Metric =
-    counter("nettune_softnet_processed_total", &["cpu"], "Packets the CPU took in (softnet_stat, column 1).");
+const PROCESSED: Metric = counter(
+    "nettune_softnet_processed_total",
+    &["cpu"],
+    "Packets the CPU took in, once more for each virtual device they pass (softnet_stat, column 1).",
+);
 const DROPPED: Metric = counter(
     "nettune_softnet_dropped_total",
     &["cpu"],
-    "Packets dropped because the CPU's backlog was at net.core.netdev_max_backlog (softnet_stat, column 2).",
+    "Packets dropped because the CPU's backlog was at net.core.netdev_max_backlog, or by the flow limit (softnet_stat, column 2).",
 );
 const TIME_SQUEEZED: Metric = counter(
     "nettune_softnet_time_squeezed_total",
@@ -31,7 +34,7 @@ const RECEIVED_RPS: Metric = counter(
 const FLOW_LIMIT: Metric = counter(
     "nettune_softnet_flow_limit_total",
     &["cpu"],
-    "Packets of one heavy flow dropped by the flow limit (softnet_stat, column 11).",
+    "Packets of one heavy flow dropped by the flow limit, counted in column 2 too (softnet_stat, column 11).",
 );
 const BACKLOG: Metric = gauge(
     "nettune_softnet_backlog_packets",
@@ -61,7 +64,7 @@ const NET_TX: Metric = counter(
 const INTERRUPTS: Metric = counter(
     "nettune_nic_interrupts_total",
     &["device", "cpu"],
-    "Interrupts of the device that the CPU served, for CPUs that served any (/proc/interrupts).",
+    "Interrupts of the device that the CPU served, for CPUs that served any; devices on one bus device share them (/proc/interrupts).",
 );
 const VECTORS: Metric =
     gauge("nettune_nic_interrupt_vectors", &["device"], "Interrupts the device has (/proc/interrupts).");

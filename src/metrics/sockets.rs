@@ -14,7 +14,7 @@ const IN_USE: Metric = gauge(
 const TCP_ALLOCATED: Metric = gauge(
     "nettune_tcp_sockets_allocated",
     &[],
-    "TCP sockets of the host in any state (sockstat TCP, alloc).",
+    "TCP sockets of the host with memory of their own: neither in TIME_WAIT nor half-open (sockstat TCP, alloc).",
 );
 const ORPHANS: Metric = gauge(
     "nettune_tcp_orphans",
@@ -36,7 +36,7 @@ const TIME_WAIT_LIMIT: Metric = gauge(
 const TCP_MEMORY: Metric = gauge(
     "nettune_tcp_memory_bytes",
     &[],
-    "Memory in TCP buffers of the host (sockstat TCP, mem, pages made bytes).",
+    "Memory in TCP buffers of the host (sockstat TCP, mem, made bytes).",
 );
 const TCP_MEMORY_LIMIT: Metric = gauge(
     "nettune_tcp_memory_limit_bytes",
@@ -46,7 +46,7 @@ const TCP_MEMORY_LIMIT: Metric = gauge(
 const UDP_MEMORY: Metric = gauge(
     "nettune_udp_memory_bytes",
     &[],
-    "Memory in UDP buffers of the host (sockstat UDP, mem, pages made bytes).",
+    "Memory in UDP buffers of the host (sockstat UDP, mem, made bytes).",
 );
 const UDP_MEMORY_LIMIT: Metric = gauge(
     "nettune_udp_memory_limit_bytes",
@@ -107,13 +107,21 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.single(&TIME_WAIT_LIMIT, limits.and_then(|limits| limits.time_wait))?;
     if let Some(constants) = &snapshot.constants {
         let bytes = |pages: u64| pages.saturating_mul(constants.page_size);
+        // Usage is counted in another unit than its limits on kernels before
+        // 6.0; with pages of 4096 bytes both are the same.
+        let quantum = match (&snapshot.facts, constants.page_size) {
+            (_, 4096) => Some(4096),
+            (Some(facts), _) => Some(facts.memory_quantum()),
+            (None, _) => None,
+        };
+        let used = |protocol: &str| Some(figure(protocol, "mem")?.saturating_mul(quantum?));
         let marks = |pages: Option<[u64; 3]>| {
             let pages = pages.into_iter().flatten().map(bytes);
             MARKS.into_iter().map(|mark| [mark.into()]).zip(pages)
         };
-        out.single(&TCP_MEMORY, figure("TCP", "mem").map(bytes))?;
+        out.single(&TCP_MEMORY, used("TCP"))?;
         out.family(&TCP_MEMORY_LIMIT, marks(limits.and_then(|limits| limits.tcp_memory_pages)))?;
-        out.single(&UDP_MEMORY, figure("UDP", "mem").map(bytes))?;
+        out.single(&UDP_MEMORY, used("UDP"))?;
         out.family(&UDP_MEMORY_LIMIT, marks(limits.and_then(|limits| limits.udp_memory_pages)))?;
     }
     let fragments = [("FRAG", Family::V4), ("FRAG6", Family::V6)];

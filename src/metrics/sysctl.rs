@@ -61,9 +61,13 @@ fn fields<'s>(state: &'s State, numbers: &'s [i64]) -> impl Iterator<Item = ([La
     names.zip(numbers).map(|(field, number)| ([(&state.name).into(), field.into()], *number))
 }
 
+/// Cut where an item of a list ends, so that no number is cut into another.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(TEXT_LIMIT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
+        Some((end, _)) => {
+            let end = text[..end].rfind([',', ' ']).unwrap_or(end);
+            format!("{}…", &text[..end])
+        }
         None => text.to_owned(),
     }
 }
@@ -78,5 +82,7 @@ mod tests {
         let long = "é".repeat(TEXT_LIMIT + 1);
         assert_eq!(shorten(&long).chars().count(), TEXT_LIMIT + 1);
         assert!(shorten(&long).ends_with('…'));
+        let ports = "10000,".repeat(40);
+        assert!(shorten(&ports).ends_with(",10000…"));
     }
 }

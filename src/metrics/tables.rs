@@ -35,7 +35,7 @@ const STATISTICS: &[(Metric, &str)] = &[
         counter(
             "nettune_conntrack_insert_failed_total",
             &[],
-            "Entries that clashed with another when they were inserted, which says nothing of the table's size (insert_failed).",
+            "Entries not inserted: another flow took the place, or the hash chain was too long; not a full table (insert_failed).",
         ),
         "insert_failed",
     ),
@@ -51,7 +51,7 @@ const STATISTICS: &[(Metric, &str)] = &[
         counter(
             "nettune_conntrack_found_total",
             &[],
-            "Lookups of a clash that found the other entry (found).",
+            "Times address translation met a tuple that was taken (found); every lookup that found an entry, on old kernels.",
         ),
         "found",
     ),
@@ -59,7 +59,7 @@ const STATISTICS: &[(Metric, &str)] = &[
         counter(
             "nettune_conntrack_invalid_total",
             &[],
-            "Packets that fit no flow and could not start one (invalid).",
+            "Packets that could not start a flow, or do not fit the state of theirs (invalid).",
         ),
         "invalid",
     ),
@@ -67,7 +67,7 @@ const STATISTICS: &[(Metric, &str)] = &[
         counter(
             "nettune_conntrack_icmp_errors_total",
             &[],
-            "Packets refused by a protocol's check (icmp_error).",
+            "ICMP errors without a usable packet inside (icmp_error).",
         ),
         "icmp_error",
     ),
@@ -83,7 +83,7 @@ const STATISTICS: &[(Metric, &str)] = &[
         counter(
             "nettune_conntrack_clashes_resolved_total",
             &[],
-            "Clashes settled by keeping one entry (clashres).",
+            "Clashes on insertion settled by keeping one entry (clashres).",
         ),
         "clashres",
     ),
@@ -100,7 +100,7 @@ const STATISTICS: &[(Metric, &str)] = &[
 const NEIGHBOURS: Metric = gauge(
     "nettune_neighbour_entries",
     &["family"],
-    "Entries of the host's neighbour table, all namespaces together (stat/arp_cache and ndisc_cache, entries).",
+    "Entries of the host's neighbour table, all namespaces together, and those that gc_thresh3 does not count (stat/arp_cache and ndisc_cache, entries).",
 );
 const THRESHOLD: Metric = gauge(
     "nettune_neighbour_gc_threshold",

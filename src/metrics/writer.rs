@@ -177,8 +177,11 @@ impl<'a> Writer<'a> {
             Kind::Info => (metric.name.trim_end_matches("_info"), MetricType::Info),
         };
         let mut encoder = self.0.encode_descriptor(name, metric.help, None, kind)?;
+        let mut seen = std::collections::HashSet::new();
         for (values, value) in samples {
             let labels = Labels(metric.labels, &values);
+            // A series that comes twice spoils a scrape; sources must not let it.
+            debug_assert!(seen.insert(format!("{values:?}")), "{} {values:?} comes twice", metric.name);
             if metric.kind == Kind::Info {
                 encoder.encode_info(&labels)?;
                 continue;

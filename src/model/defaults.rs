@@ -3,6 +3,8 @@
 use super::host::Facts;
 use crate::catalogue::{CATALOGUE, Default, Parameter, Rule};
 
+const GIB: u64 = 1 << 30;
+
 /// How far a default that follows from memory may be from what the kernel
 /// computed at boot, when its memory was a little different.
 const ESTIMATE_ERROR: f64 = 0.02;
@@ -24,6 +26,9 @@ fn is_estimate(parameter: &Parameter, facts: &Facts) -> bool {
     match rule {
         Some(Rule::TcpMemory | Rule::UdpMemory) => true,
         Some(Rule::TcpReceiveBuffer { cap, .. } | Rule::TcpSendBuffer { cap }) => buffer_share(facts) < cap,
+        Some(Rule::ConntrackBuckets { .. } | Rule::ConntrackMax { .. } | Rule::ConntrackExpectMax) => {
+            facts.host.memory_total <= GIB
+        }
         _ => false,
     }
 }
@@ -51,7 +56,6 @@ pub fn default_numbers(parameter: &Parameter, facts: &Facts) -> Option<Vec<i64>>
 }
 
 fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
-    let page = signed(facts.constants.page_size);
     Some(match rule {
         // net/ipv4/tcp.c:tcp_init, net/ipv4/tcp_ipv4.c:tcp_set_hashinfo
         Rule::EstablishedHash { divisor, minimum } => {
@@ -78,20 +82,18 @@ fn derive(rule: Rule, facts: &Facts) -> Option<Vec<i64>> {
             vec![256 * 832]
         }
         // net/netfilter/nf_conntrack_core.c:nf_conntrack_init_start
-        Rule::ConntrackBuckets { per_gib4 } => vec![conntrack_buckets(facts, per_gib4)],
+        Rule::ConntrackBuckets { per_gib4, least } => vec![conntrack_buckets(facts, per_gib4, least)],
         Rule::ConntrackMax { factor } => vec![factor.saturating_mul(default_conntrack_buckets(facts)?)],
         // net/netfilter/nf_conntrack_expect.c:nf_conntrack_expect_init
         Rule::ConntrackExpectMax => vec![4 * (default_conntrack_buckets(facts)? / 256).max(1)],
         // net/core/dev.c: netdev_budget_usecs = 2 * USEC_PER_SEC / HZ
         Rule::TwoJiffiesUsecs => vec![2_000_000 / signed(facts.constants.hz).max(1)],
-        // SK_MEM_QUANTUM was 4096 until 6.0 made it the page (include/net/sock.h)
-        Rule::MemoryQuantum => vec![if page > 0 { quantum(facts) } else { return None }],
+        Rule::MemoryQuantum => vec![quantum(facts)],
     })
 }
 
 fn quantum(facts: &Facts) -> i64 {
-    let page_based = facts.version.is_some_and(|version| version.major >= 6);
-    if page_based { signed(facts.constants.page_size) } else { 4096 }
+    signed(facts.memory_quantum())
 }
 
 /// The most one socket's buffer may take: a 128th of the buffer pages, bytes.
@@ -105,13 +107,16 @@ fn memory_marks(facts: &Facts, divisor: u64) -> Vec<i64> {
     vec![low, pressure, low * 2]
 }
 
-fn conntrack_buckets(facts: &Facts, above_4_gib: i64) -> i64 {
-    const GIB: u64 = 1 << 30;
-    match facts.host.memory_total {
+/// By memory, and rounded up so that the table fills its pages
+/// (nf_conntrack_core.c:nf_ct_alloc_hashtable; a bucket is a pointer).
+fn conntrack_buckets(facts: &Facts, above_4_gib: i64, least: i64) -> i64 {
+    let by_memory = match facts.host.memory_total {
         memory if memory > 4 * GIB => above_4_gib,
         memory if memory > GIB => above_4_gib / 4,
-        memory => (signed(memory) / 16_384 / 8).max(1024),
-    }
+        memory => (signed(memory) / 16_384 / 8).max(least),
+    };
+    let a_page = (signed(facts.constants.page_size) / 8).max(1);
+    (by_memory + a_page - 1) / a_page * a_page
 }
 
 fn default_conntrack_buckets(facts: &Facts) -> Option<i64> {
@@ -166,6 +171,8 @@ mod tests {
             ("net.netfilter.nf_conntrack_max", "5.10.0", 8, Some(&[262144])),
             ("net.netfilter.nf_conntrack_buckets", "5.10.0", 8, Some(&[65536])),
             ("net.netfilter.nf_conntrack_buckets", "5.10.0", 2, Some(&[16384])),
+            // 1 GiB / 16384 / 8 = 8192: it is not above 1 GiB
+            ("net.netfilter.nf_conntrack_buckets", "6.1.0", 1, Some(&[8192])),
             ("net.netfilter.nf_conntrack_buckets", "5.15.0", 8, Some(&[262144])),
             // 4 * (65536 / 256) and 4 * (262144 / 256)
             ("net.netfilter.nf_conntrack_expect_max", "5.10.0", 8, Some(&[1024])),
@@ -200,6 +207,17 @@ mod tests {
         let vendor = facts("4.18.0-553.el8_10.x86_64", 8);
         assert_eq!(default("net.core.somaxconn", &vendor), None);
         assert_eq!(default("net.ipv4.tcp_fin_timeout", &vendor), Some(vec![60]));
+    }
+
+    #[test]
+    fn a_hash_table_fills_its_pages() {
+        let mut small = facts("6.1.0", 0);
+        // 978000 kB / 16384 / 8 = 7640, rounded up to a multiple of 4096 / 8
+        small.host.memory_total = 978_000 << 10;
+        assert_eq!(default("net.netfilter.nf_conntrack_buckets", &small), Some(vec![7680]));
+        assert_eq!(default("net.netfilter.nf_conntrack_max", &small), Some(vec![7680]));
+        small.host.memory_total = 64 << 20;
+        assert_eq!(default("net.netfilter.nf_conntrack_buckets", &small), Some(vec![1024]));
     }
 
     #[test]

@@ -2,35 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use crate::read::Family;
 use crate::read::addresses::Counts;
 use crate::read::interrupts::{Interrupts, Owner};
-use crate::read::links::Link;
+use crate::read::links::{Identity, Link};
 use crate::read::qdiscs::{Place, Qdisc};
+use crate::read::{Family, add_32};
 
-/// Names of all devices of a namespace, by index.
+/// All devices of a namespace, by index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names(BTreeMap<u32, String>);
+pub struct Names(BTreeMap<u32, (String, Identity)>);
 
 impl Names {
     /// From the devices themselves.
     pub fn new(links: &[Link]) -> Self {
-        Self(links.iter().map(|link| (link.index, link.name.clone())).collect())
+        Self::from_identities(links.iter().map(|link| (link.name.clone(), link.identity())).collect())
     }
 
-    /// From pairs of index and name.
-    pub fn from_pairs(pairs: Vec<(u32, String)>) -> Self {
-        Self(pairs.into_iter().collect())
+    /// From names and what tells devices apart.
+    pub fn from_identities(devices: Vec<(String, Identity)>) -> Self {
+        Self(devices.into_iter().map(|(name, identity)| (identity.index, (name, identity))).collect())
     }
 
-    /// Whether a device of this name is there.
-    pub fn contains(&self, name: &str) -> bool {
-        self.0.values().any(|known| known == name)
+    /// What tells the device of this name from one of another namespace.
+    pub fn identity(&self, name: &str) -> Option<&Identity> {
+        self.0.values().find(|(known, _)| known == name).map(|(_, identity)| identity)
     }
 
     /// The device's name, if it is there.
     pub fn get(&self, index: u32) -> Option<&str> {
-        self.0.get(&index).map(String::as_str)
+        self.0.get(&index).map(|(name, _)| name.as_str())
     }
 }
 
@@ -41,7 +41,7 @@ pub struct QdiscGroup {
     pub device: String,
     /// fq, fq_codel, mq, noqueue, …
     pub kind: String,
-    /// Where they hang. A root with leaves shows the leaves' sum itself
+    /// Where they hang. A root with leaves counts what passes these itself
     /// (net/sched/sch_mq.c:mq_dump), so places must not be added up.
     pub place: Place,
     /// How many there are.
@@ -81,13 +81,18 @@ pub fn group_qdiscs(qdiscs: &[Qdisc], names: &Names) -> Vec<QdiscGroup> {
         for (total, part) in [
             (&mut sum.bytes, qdisc.bytes),
             (&mut sum.packets, qdisc.packets),
-            (&mut sum.drops, qdisc.drops),
-            (&mut sum.overlimits, qdisc.overlimits),
-            (&mut sum.requeues, qdisc.requeues),
             (&mut sum.backlog_bytes, qdisc.backlog_bytes),
             (&mut sum.backlog_packets, qdisc.backlog_packets),
         ] {
             *total = total.wrapping_add(part);
+        }
+        // Counters of 32 bits (struct gnet_stats_queue).
+        for (total, part) in [
+            (&mut sum.drops, qdisc.drops),
+            (&mut sum.overlimits, qdisc.overlimits),
+            (&mut sum.requeues, qdisc.requeues),
+        ] {
+            *total = add_32(*total, part);
         }
     }
     groups.into_values().collect()
@@ -118,7 +123,7 @@ pub fn group_interrupts(interrupts: &Interrupts, owners: &[Owner]) -> Vec<Device
         {
             vectors += 1;
             for (sum, count) in sums.iter_mut().zip(&interrupt.counts) {
-                *sum = sum.wrapping_add(*count);
+                *sum = add_32(*sum, *count);
             }
         }
         if vectors > 0 {
@@ -174,7 +179,7 @@ mod tests {
 
     #[test]
     fn leaves_of_a_kind_are_summed_and_the_root_stands_apart() {
-        let names = Names(BTreeMap::from([(2, "eth0".to_owned())]));
+        let names = Names::from_identities(vec![("eth0".into(), Identity { index: 2, address: vec![] })]);
         let qdiscs = [
             qdisc(2, "mq", Place::Root, 5),
             qdisc(2, "fq", Place::Leaf, 2),

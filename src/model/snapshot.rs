@@ -96,8 +96,10 @@ pub struct Snapshot {
     pub links: Option<Vec<Link>>,
     /// How many devices the filter left out.
     pub links_left_out: u64,
-    /// Names of all devices, for sources that know only indices.
+    /// All devices, for sources that know only indices.
     pub names: Option<Names>,
+    /// Devices that sysfs shows and the filter keeps.
+    pub in_sysfs: Option<Vec<String>>,
     /// Queueing disciplines.
     pub qdiscs: Option<Vec<QdiscGroup>>,
     /// Rings, channels and drivers' counters.

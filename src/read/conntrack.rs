@@ -35,22 +35,22 @@ const ATTRIBUTES: [(u16, &str); 10] = [
     (15, "chainlength"),
 ];
 
-/// Parses IPCTNL_MSG_CT_GET_STATS_CPU replies, one a CPU, and sums them.
+/// Adds IPCTNL_MSG_CT_GET_STATS_CPU replies, one a CPU. A counter that this
+/// kernel does not send stays absent.
 ///
 /// # Errors
 /// A message that is cut.
-pub fn parse_statistics(bytes: &[u8]) -> std::result::Result<Statistics, Malformed> {
-    let mut sums = ATTRIBUTES.map(|(_, name)| (name, 0u64));
+pub fn add_statistics(sums: &mut Statistics, bytes: &[u8]) -> std::result::Result<(), Malformed> {
     for message in messages(bytes) {
         // struct nfgenmsg is 4 bytes.
         for attribute in message?.attributes(4) {
-            let known = ATTRIBUTES.iter().position(|(kind, _)| *kind == attribute.kind);
-            if let (Some(place), Some(value)) = (known, be32_at(attribute.value, 0)) {
-                sums[place].1 += u64::from(value);
+            let known = ATTRIBUTES.iter().find(|(kind, _)| *kind == attribute.kind);
+            if let (Some((_, name)), Some(value)) = (known, be32_at(attribute.value, 0)) {
+                sums.add(name, value);
             }
         }
     }
-    Ok(Statistics::from(sums))
+    Ok(())
 }
 
 /// Reads all of it; what was read before a failure is returned with it.
@@ -89,7 +89,7 @@ fn read_rest(kernel: &mut Kernel, conntrack: &mut Conntrack) -> Result<()> {
     }
     let file = kernel.parse(Root::Proc, "net/stat/nf_conntrack", statistics::parse);
     let statistics = match file {
-        Err(error) if error.is_absent() => kernel.ask(Request::ConntrackStatistics, parse_statistics),
+        Err(error) if error.is_absent() => kernel.ask(Request::ConntrackStatistics, add_statistics),
         other => other,
     };
     note(match statistics {
@@ -120,9 +120,13 @@ mod tests {
             bytes.extend(value.to_be_bytes());
             bytes
         };
-        let statistics = parse_statistics(&[message(3), message(4)].concat()).unwrap();
+        let mut statistics = Statistics::default();
+        add_statistics(&mut statistics, &[message(3), message(4)].concat()).unwrap();
         assert_eq!(statistics.get("drop"), Some(7));
-        assert_eq!(statistics.get("insert_failed"), Some(0));
-        assert!(parse_statistics(&message(1)[..20]).is_err());
+        assert_eq!(statistics.get("chainlength"), None, "not sent is not zero");
+        // One CPU's counter starts anew; the sum goes on.
+        add_statistics(&mut statistics, &message(u32::MAX)).unwrap();
+        assert_eq!(statistics.get("drop"), Some(6));
+        assert!(add_statistics(&mut statistics, &message(1)[..20]).is_err());
     }
 }

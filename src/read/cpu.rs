@@ -1,6 +1,6 @@
 //! `/proc/stat` (fs/proc/stat.c, 2.6.11-6.18): the time of each CPU.
 
-use super::text::{columns, decimal, expect_decimal, lines, list};
+use super::text::{columns, decimal, expect_decimal, expect_distinct, lines, list};
 use crate::kernel::{Kernel, Malformed, Result, Root};
 
 /// Time of one CPU that is online, in clock ticks (`USER_HZ`).
@@ -42,12 +42,14 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Cpu>, Malformed> {
     if cpus.is_empty() {
         return Err(Malformed::new(1, "cpu0", "a line `cpu0 …`", bytes));
     }
+    expect_distinct(cpus.iter().map(|cpu| cpu.cpu).collect())?;
     Ok(cpus)
 }
 
 /// Numbers of the CPUs that are online; `None` where sysfs does not say.
 pub fn read_online(kernel: &mut Kernel) -> Option<Vec<u32>> {
-    kernel.read(Root::Sys, "devices/system/cpu/online").ok().and_then(list)
+    let cpus = kernel.read(Root::Sys, "devices/system/cpu/online").ok().and_then(list);
+    cpus.filter(|cpus| !cpus.is_empty())
 }
 
 /// `/proc/stat`

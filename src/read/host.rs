@@ -40,18 +40,23 @@ pub fn parse_memory(bytes: &[u8]) -> std::result::Result<(u64, Option<u64>), Mal
     Ok((memory.mem_total, memory.mem_available))
 }
 
-/// Parses `/proc/zoneinfo`: the sum of the `high` marks of DMA, DMA32 and
-/// Normal zones, pages (mm/page_alloc.c:nr_free_buffer_pages).
-pub fn parse_watermarks(bytes: &[u8]) -> u64 {
-    let mut counts = false;
+/// Parses `/proc/zoneinfo`: pages that the kernel does not count as usable for
+/// buffers (mm/page_alloc.c:nr_free_buffer_pages): the `high` marks of the zones
+/// DMA, DMA32 and Normal, and the zone Movable whole.
+pub fn parse_unusable(bytes: &[u8]) -> u64 {
+    let mut counts: &[u8] = b"";
     let mut sum = 0u64;
     for (_, line) in lines(bytes) {
         let mut parts = columns(line);
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some(b"Node"), Some(_), Some(b"zone"), Some(zone)) => {
-                counts = matches!(zone, b"DMA" | b"DMA32" | b"Normal");
+                counts = match zone {
+                    b"DMA" | b"DMA32" | b"Normal" => b"high",
+                    b"Movable" => b"managed",
+                    _ => b"",
+                };
             }
-            (Some(b"high"), Some(pages), None, None) if counts => {
+            (Some(name), Some(pages), None, None) if name == counts => {
                 sum = sum.saturating_add(decimal(pages).unwrap_or(0));
             }
             _ => {}
@@ -60,9 +65,9 @@ pub fn parse_watermarks(bytes: &[u8]) -> u64 {
     sum
 }
 
-/// Pages that the zones keep back, 0 where the kernel does not say.
-pub fn read_watermarks(kernel: &mut Kernel) -> u64 {
-    kernel.read(Root::Proc, "zoneinfo").map(parse_watermarks).unwrap_or(0)
+/// Pages that are not usable for buffers, 0 where the kernel does not say.
+pub fn read_unusable(kernel: &mut Kernel) -> u64 {
+    kernel.read(Root::Proc, "zoneinfo").map(parse_unusable).unwrap_or(0)
 }
 
 /// Reads what there is.
@@ -71,14 +76,13 @@ pub fn read_watermarks(kernel: &mut Kernel) -> u64 {
 /// `meminfo` or the kernel's release cannot be read or understood.
 pub fn read(kernel: &mut Kernel) -> Result<Host> {
     let text = |kernel: &mut Kernel, path: &str| {
-        kernel.parse(Root::Proc, format_args!("sys/kernel/{path}"), super::sysctl::parse_text)
+        kernel.parse_value(format_args!("kernel/{path}"), |bytes, _| super::sysctl::parse_text(bytes))
     };
     let release = text(kernel, "osrelease")?;
     let name = text(kernel, "hostname").unwrap_or_default();
     let (memory_total, memory_available) = kernel.parse(Root::Proc, "meminfo", parse_memory)?;
-    let one = |bytes: &[u8]| super::sysctl::parse_numbers(bytes, 1);
     let established_hash = kernel
-        .parse(Root::Proc, "sys/net/ipv4/tcp_ehash_entries", one)
+        .parse_value("net/ipv4/tcp_ehash_entries", |bytes, _| super::sysctl::parse_numbers(bytes, 1))
         .ok()
         .and_then(|numbers| numbers.first().map(|number| number.unsigned_abs()));
     Ok(Host { release, name, memory_total, memory_available, established_hash })
@@ -89,11 +93,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watermarks_of_buffer_zones_are_summed() {
-        let text = b"Node 0, zone      DMA\n  pages free 1\n        high     79\nNode 0, zone   Normal\n\
-                     \x20       high     8976\n              high:  5\nNode 0, zone  Movable\n        high     32\n";
-        assert_eq!(parse_watermarks(text), 9055);
-        assert_eq!(parse_watermarks(b"\xff\nhigh\n"), 0);
+    fn marks_of_buffer_zones_and_the_movable_zone_are_summed() {
+        let text = b"Node 0, zone      DMA\n  pages free 1\n        high     79\n        managed 3840\n\
+                     Node 0, zone   Normal\n        high     8976\n              high:  5\n\
+                     Node 0, zone  Movable\n        high     32\n        managed 1000\n";
+        assert_eq!(parse_unusable(text), 79 + 8976 + 1000);
+        assert_eq!(parse_unusable(b"\xff\nhigh\n"), 0);
     }
 
     #[test]

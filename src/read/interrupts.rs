@@ -52,9 +52,12 @@ impl Owner {
     }
 }
 
-/// Whether `name` stands in `actions` as a word: `eth1` is not in `eth10-rx`.
-/// The counts before the actions do no harm: no device is called by a number.
+/// Whether `name` stands in `actions` as a word: `eth1` is not in `eth10-rx`. A
+/// name of digits alone would be found among the counts, and is not looked for.
 fn names(actions: &[u8], name: &str) -> bool {
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
     let part_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     memmem::find_iter(actions, name).any(|start| {
         let before = actions[..start].last();
@@ -71,7 +74,7 @@ fn names(actions: &[u8], name: &str) -> bool {
 pub fn parse(bytes: &[u8], keep: impl Fn(u32, &[u8]) -> bool) -> std::result::Result<Interrupts, Malformed> {
     let mut rest = lines(bytes);
     let header = rest.next().map(|(_, line)| line).unwrap_or_default();
-    let cpus = cpu_header(1, header)?.collect::<std::result::Result<Vec<_>, _>>()?;
+    let cpus = cpu_header(1, header)?;
     let mut interrupts = Vec::new();
     for (line_number, line) in rest {
         let mut parts = columns(line);

@@ -1,7 +1,7 @@
 //! Network devices over rtnetlink: RTM_NEWLINK with `struct rtnl_link_stats64`
 //! (include/uapi/linux/if_link.h, 5.10-6.18), plus what only sysfs has.
 
-use super::text::{decimal, signed};
+use super::text::{decimal, hexadecimal, signed};
 use crate::kernel::netlink::{Attribute, messages, u32_at, u64_at};
 use crate::kernel::{Kernel, Malformed, Request, Result, Root};
 
@@ -12,6 +12,8 @@ pub struct Link {
     pub index: u32,
     /// Name, as of this moment.
     pub name: String,
+    /// Hardware address; empty where it has none.
+    pub address: Vec<u8>,
     /// Hardware type: loopback or not.
     pub loopback: bool,
     /// Administratively up (`IFF_UP`).
@@ -30,12 +32,29 @@ pub struct Link {
     pub receive_queues: Option<u32>,
     /// Transmit queues it was made with (`IFLA_NUM_TX_QUEUES`).
     pub transmit_queues: Option<u32>,
-    /// `IFLA_INFO_KIND`: veth, bridge, bond, …; `None` for hardware and loopback.
+    /// `IFLA_INFO_KIND`: veth, bridge, bond, …; `None` for loopback and most
+    /// hardware (CAN and InfiniBand interfaces have one).
     pub kind: Option<String>,
     /// Bits a second; `None` where the driver does not know.
     pub speed: Option<u64>,
     /// Counters.
     pub statistics: Option<Statistics>,
+}
+
+/// What tells a device from one of the same name in another namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Index.
+    pub index: u32,
+    /// Hardware address; empty where it has none.
+    pub address: Vec<u8>,
+}
+
+impl Link {
+    /// What tells it from one of the same name in another namespace.
+    pub fn identity(&self) -> Identity {
+        Identity { index: self.index, address: self.address.clone() }
+    }
 }
 
 /// `struct rtnl_link_stats64`, in its order. Fields that an older kernel does
@@ -106,6 +125,7 @@ impl Statistics {
 }
 
 const IFINFOMSG: usize = 16;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;
@@ -120,8 +140,7 @@ const IFLA_CARRIER_CHANGES: u16 = 35;
 const ARPHRD_LOOPBACK: u16 = 772;
 const IFF_UP: u32 = 1;
 
-/// Parses RTM_NEWLINK messages, sorted by name; a device that a changing dump
-/// names twice is kept once.
+/// Parses RTM_NEWLINK messages.
 ///
 /// # Errors
 /// A message that is cut, or a device without a name.
@@ -149,8 +168,6 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Link>, Malformed> {
         }
         links.push(link);
     }
-    links.sort_by(|a, b| a.name.cmp(&b.name));
-    links.dedup_by(|a, b| a.name == b.name);
     Ok(links)
 }
 
@@ -158,6 +175,7 @@ fn set(link: &mut Link, attribute: Attribute<'_>) {
     let integer = || u32_at(attribute.value, 0);
     let byte = || attribute.value.first().copied();
     match attribute.kind {
+        IFLA_ADDRESS => link.address = attribute.value.to_vec(),
         IFLA_IFNAME => link.name = attribute.string(),
         IFLA_MTU => link.mtu = integer(),
         IFLA_TXQLEN => link.transmit_queue_length = integer(),
@@ -179,24 +197,51 @@ fn set(link: &mut Link, attribute: Attribute<'_>) {
     }
 }
 
-/// Index and name of every device that sysfs shows: a second way, for sources
-/// that know devices by index only.
-pub fn read_indices(kernel: &mut Kernel) -> Result<Vec<(u32, String)>> {
-    let mut indices = Vec::new();
-    for name in kernel.roots().list(Root::Sys, "class/net")? {
-        let file = kernel.read(Root::Sys, format_args!("class/net/{name}/ifindex"));
-        let index = file.ok().and_then(|bytes| decimal(bytes.trim_ascii()));
-        // bonding_masters is listed and is no device.
-        if let Some(index) = index.and_then(|index| u32::try_from(index).ok()) {
-            indices.push((index, name));
-        }
-    }
-    Ok(indices)
+/// Every device that sysfs shows: a second way, for sources that know devices
+/// by index only.
+pub fn read_identities(kernel: &mut Kernel) -> Result<Vec<(String, Identity)>> {
+    let names = kernel.roots().list(Root::Sys, "class/net")?;
+    // bonding_masters is listed and is no device.
+    let known = names.into_iter().filter_map(|name| Some((read_identity(kernel, &name)?, name)));
+    Ok(known.map(|(identity, name)| (name, identity)).collect())
 }
 
-/// All devices of the namespace, without speeds.
+/// Whether sysfs shows this very device under its name, not one of another
+/// network namespace.
+pub fn is_in_sysfs(kernel: &mut Kernel, name: &str, known: &Identity) -> bool {
+    read_identity(kernel, name).is_some_and(|shown| shown == *known)
+}
+
+fn read_identity(kernel: &mut Kernel, name: &str) -> Option<Identity> {
+    let index = kernel.read(Root::Sys, format_args!("class/net/{name}/ifindex")).ok()?;
+    let index = u32::try_from(decimal(index.trim_ascii())?).ok()?;
+    let address = kernel.read(Root::Sys, format_args!("class/net/{name}/address")).ok()?;
+    Some(Identity { index, address: parse_address(address) })
+}
+
+/// Bytes of `00:00:5e:00:53:01`; none of what is no such address.
+pub fn parse_address(bytes: &[u8]) -> Vec<u8> {
+    let text = bytes.trim_ascii();
+    let parts = text
+        .split(|byte| *byte == b':')
+        .map(|part| hexadecimal(part).and_then(|byte| u8::try_from(byte).ok()));
+    parts.collect::<Option<_>>().unwrap_or_default()
+}
+
+/// All devices of the namespace, without speeds, sorted by name; a device that
+/// a changing dump names twice is kept once.
 pub fn read(kernel: &mut Kernel) -> Result<Vec<Link>> {
-    kernel.ask(Request::Links, parse)
+    let mut links: Vec<Link> = kernel.ask(Request::Links, |all: &mut Vec<Link>, bytes| {
+        all.extend(parse(bytes)?);
+        Ok(())
+    })?;
+    if links.is_empty() {
+        let bad = Malformed::new(1, "devices", "the loopback device at least", b"nothing");
+        return Err(bad.at("netlink links"));
+    }
+    links.sort_by(|a, b| a.name.cmp(&b.name));
+    links.dedup_by(|a, b| a.name == b.name);
+    Ok(links)
 }
 
 /// The speed of a device in bits a second. Drivers that do not know it, and
@@ -223,6 +268,12 @@ mod tests {
         for unknown in [&b"-1\n"[..], b"0\n", b"4294967295\n", b"\n", b"x"] {
             assert_eq!(parse_speed(unknown), None, "{unknown:?}");
         }
+    }
+
+    #[test]
+    fn addresses_are_bytes() {
+        assert_eq!(parse_address(b"00:00:5e:00:53:01\n"), [0, 0, 0x5e, 0, 0x53, 1]);
+        assert_eq!(parse_address(b"\n"), [0; 0]);
     }
 
     #[test]

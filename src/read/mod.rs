@@ -51,3 +51,11 @@ impl Family {
         }
     }
 }
+
+/// Adds to a sum of counters of 32 bits, in 32 bits. Where one of them starts
+/// anew the sum then goes on; where the sum does, that is what any counter does.
+/// In more bits a sum would fall by 2^32 whenever one part starts anew, and a
+/// rate would take the whole rest for new events.
+pub fn add_32(sum: u64, value: u64) -> u64 {
+    sum.wrapping_add(value) & u64::from(u32::MAX)
+}

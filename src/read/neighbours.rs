@@ -35,13 +35,12 @@ pub const STATES: [(u16, &str); 8] = [
     (0x80, "permanent"),
 ];
 
-/// Parses RTM_NEWNEIGH messages and counts them by state, IPv4 then IPv6. An
+/// Counts RTM_NEWNEIGH messages by state, IPv4 then IPv6. An
 /// entry without a state (`NUD_NONE`) is in no count.
 ///
 /// # Errors
 /// A message that is cut.
-pub fn parse_states(bytes: &[u8]) -> std::result::Result<[States; 2], Malformed> {
-    let mut counts = [[0; STATES.len()]; 2];
+pub fn count_states(counts: &mut [States; 2], bytes: &[u8]) -> std::result::Result<(), Malformed> {
     for (index, message) in messages(bytes).enumerate() {
         let message = message?;
         // struct ndmsg { u8 family, pad1; u16 pad2; s32 ifindex; u16 state; u8 flags, type; }
@@ -51,14 +50,13 @@ pub fn parse_states(bytes: &[u8]) -> std::result::Result<[States; 2], Malformed>
         let table = match Family::from_address_family(*family) {
             Some(Family::V4) => &mut counts[0],
             Some(Family::V6) => &mut counts[1],
-            // Bridge forwarding entries are in the same dump.
             None => continue,
         };
         if let Some(place) = STATES.iter().position(|(bit, _)| *bit == state) {
             table[place] += 1;
         }
     }
-    Ok(counts)
+    Ok(())
 }
 
 /// Both tables, IPv4 then IPv6; what was read before a failure is returned
@@ -69,8 +67,9 @@ pub fn parse_states(bytes: &[u8]) -> std::result::Result<[States; 2], Malformed>
 pub fn read(kernel: &mut Kernel) -> ([Table; 2], Result<()>) {
     let mut tables = [Table::default(), Table::default()];
     let mut result = Ok(());
+    let mut absent = None;
     let mut note = |outcome: Result<()>| match outcome {
-        Err(error) if error.is_absent() => {}
+        Err(error) if error.is_absent() => absent = Some(error),
         outcome if result.is_ok() => result = outcome,
         _ => {}
     };
@@ -82,12 +81,18 @@ pub fn read(kernel: &mut Kernel) -> ([Table; 2], Result<()>) {
         let parsed = kernel.parse(Root::Proc, format_args!("net/stat/{cache}"), statistics::parse);
         note(parsed.map(|statistics| table.statistics = Some(statistics)));
     }
-    note(kernel.ask(Request::Neighbours, parse_states).map(|counts| {
+    note(kernel.ask(Request::Neighbours, count_states).map(|counts| {
         for (table, states) in tables.iter_mut().zip(counts) {
             table.states = Some(states);
         }
     }));
-    (tables, result)
+    match absent {
+        // Not one part of it is here.
+        Some(error) if result.is_ok() && tables.iter().all(|table| *table == Table::default()) => {
+            (tables, Err(error))
+        }
+        _ => (tables, result),
+    }
 }
 
 #[cfg(test)]
@@ -107,9 +112,11 @@ mod tests {
     #[test]
     fn entries_are_counted_by_family_and_state() {
         let bytes = [entry(2, 0x02), entry(2, 0x20), entry(10, 0x04), entry(7, 0x80), entry(2, 0)].concat();
-        let [v4, v6] = parse_states(&bytes).unwrap();
+        let mut counts = [States::default(); 2];
+        count_states(&mut counts, &bytes).unwrap();
+        let [v4, v6] = counts;
         assert_eq!(v4, [0, 1, 0, 0, 0, 1, 0, 0]);
         assert_eq!(v6, [0, 0, 1, 0, 0, 0, 0, 0]);
-        assert!(parse_states(&bytes[..20]).is_err());
+        assert!(count_states(&mut counts, &bytes[..20]).is_err());
     }
 }

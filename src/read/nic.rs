@@ -139,6 +139,11 @@ fn parse(
     let mut all = Vec::new();
     for (index, message) in messages(bytes).enumerate() {
         let message = message?;
+        // The crate refuses a message for a name that is no UTF-8. Such a device
+        // has no rings worth losing those of all others for.
+        if !named_in_utf8(message) {
+            continue;
+        }
         let bad = |found: &[u8]| Malformed::new(index + 1, "ethtool attributes", "rings or channels", found);
         let reply = decode(message).ok_or_else(|| bad(message.payload))?;
         let mut settings = Settings::default();
@@ -155,6 +160,13 @@ fn parse(
         all.push(settings);
     }
     Ok(all)
+}
+
+fn named_in_utf8(message: Message<'_>) -> bool {
+    // ETHTOOL_A_*_HEADER and ETHTOOL_A_HEADER_DEV_NAME; struct genlmsghdr is 4 bytes.
+    let header = message.attributes(4).find(|attribute| attribute.kind == 1);
+    let name = header.and_then(|header| header.nested().find(|attribute| attribute.kind == 2));
+    name.is_none_or(|name| std::str::from_utf8(name.value).is_ok())
 }
 
 fn decode(message: Message<'_>) -> Option<EthtoolMessage> {
@@ -219,12 +231,27 @@ pub fn parse_driver_counters(bytes: &[u8]) -> Vec<DriverCounter> {
 
 /// Rings of every device that has them.
 pub fn read_rings(kernel: &mut Kernel) -> Result<Vec<Settings>> {
-    kernel.ask(Request::Rings, parse_rings)
+    read_settings(kernel, Request::Rings, parse_rings)
 }
 
 /// Channels of every device that has them.
 pub fn read_channels(kernel: &mut Kernel) -> Result<Vec<Settings>> {
-    kernel.ask(Request::Channels, parse_channels)
+    read_settings(kernel, Request::Channels, parse_channels)
+}
+
+/// Sorted by device; one that a changing dump names twice is kept once.
+fn read_settings(
+    kernel: &mut Kernel,
+    request: Request,
+    parse: fn(&[u8]) -> std::result::Result<Vec<Settings>, Malformed>,
+) -> Result<Vec<Settings>> {
+    let mut all: Vec<Settings> = kernel.ask(request, |all: &mut Vec<Settings>, bytes| {
+        all.extend(parse(bytes)?);
+        Ok(())
+    })?;
+    all.sort_by(|a, b| a.device.cmp(&b.device));
+    all.dedup_by(|a, b| a.device == b.device);
+    Ok(all)
 }
 
 /// The driver's counters of lost packets; none where it has no such counter.

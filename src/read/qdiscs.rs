@@ -135,5 +135,8 @@ fn set_old(qdisc: &mut Qdisc, value: &[u8]) {
 
 /// All queueing disciplines of the namespace that `tc qdisc show` prints.
 pub fn read(kernel: &mut Kernel) -> Result<Vec<Qdisc>> {
-    kernel.ask(Request::Qdiscs, parse)
+    kernel.ask(Request::Qdiscs, |all: &mut Vec<Qdisc>, bytes| {
+        all.extend(parse(bytes)?);
+        Ok(())
+    })
 }

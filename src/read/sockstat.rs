@@ -71,17 +71,32 @@ pub fn read6(kernel: &mut Kernel) -> Result<Sockstat> {
     kernel.parse(Root::Proc, "net/sockstat6", parse)
 }
 
-/// The limits, each on its own: one absent key hides no other.
+/// The limits, each on its own: one key that is absent or cannot be understood
+/// hides no other.
 ///
 /// # Errors
 /// The first key that exists and cannot be read or understood.
-pub fn read_limits(kernel: &mut Kernel) -> Result<Limits> {
-    Ok(Limits {
-        tcp_memory_pages: sysctl::read_unsigned(kernel, "net/ipv4/tcp_mem")?,
-        udp_memory_pages: sysctl::read_unsigned(kernel, "net/ipv4/udp_mem")?,
-        orphans: sysctl::read_unsigned(kernel, "net/ipv4/tcp_max_orphans")?.map(|[value]| value),
-        time_wait: sysctl::read_unsigned(kernel, "net/ipv4/tcp_max_tw_buckets")?.map(|[value]| value),
-    })
+pub fn read_limits(kernel: &mut Kernel) -> (Limits, Result<()>) {
+    let mut limits = Limits::default();
+    let mut result = Ok(());
+    let mut note = |outcome: Result<()>| {
+        if result.is_ok() {
+            result = outcome;
+        }
+    };
+    for (path, marks) in [
+        ("net/ipv4/tcp_mem", &mut limits.tcp_memory_pages),
+        ("net/ipv4/udp_mem", &mut limits.udp_memory_pages),
+    ] {
+        note(sysctl::read_unsigned(kernel, path).map(|value| *marks = value));
+    }
+    for (path, limit) in [
+        ("net/ipv4/tcp_max_orphans", &mut limits.orphans),
+        ("net/ipv4/tcp_max_tw_buckets", &mut limits.time_wait),
+    ] {
+        note(sysctl::read_unsigned(kernel, path).map(|value| *limit = value.map(|[value]| value)));
+    }
+    (limits, result)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! line a kind.
 
 use super::cpu;
-use super::text::{columns, decimal, expect_decimal, lines};
+use super::text::{columns, decimal, expect_decimal, expect_distinct, lines};
 use crate::kernel::{Kernel, Malformed, Result, Root};
 
 /// Runs of the two network softirqs on one CPU.
@@ -23,8 +23,8 @@ pub struct Cpu {
 pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Cpu>, Malformed> {
     let mut rest = lines(bytes);
     let header = rest.next().map(|(_, line)| line).unwrap_or_default();
-    let cpus = cpu_header(1, header)?.map(|cpu| cpu.map(|cpu| Cpu { cpu, ..Cpu::default() }));
-    let mut cpus = cpus.collect::<std::result::Result<Vec<_>, _>>()?;
+    let cpus = cpu_header(1, header)?.into_iter();
+    let mut cpus: Vec<_> = cpus.map(|cpu| Cpu { cpu, ..Cpu::default() }).collect();
     let mut found = false;
     for (number, line) in rest {
         let mut parts = columns(line);
@@ -50,17 +50,17 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Vec<Cpu>, Malformed> {
 }
 
 /// The CPU numbers of a header `CPU0 CPU1 …`.
-pub(super) fn cpu_header(
-    number: usize,
-    line: &[u8],
-) -> std::result::Result<impl Iterator<Item = std::result::Result<u32, Malformed>>, Malformed> {
-    if columns(line).next().is_none() {
-        return Err(Malformed::new(number, "header", "a line `CPU0 CPU1 …`", line));
-    }
-    Ok(columns(line).map(move |column| {
+pub(super) fn cpu_header(number: usize, line: &[u8]) -> std::result::Result<Vec<u32>, Malformed> {
+    let cpus = columns(line).map(|column| {
         let cpu = column.strip_prefix(b"CPU").and_then(decimal).and_then(|cpu| u32::try_from(cpu).ok());
         cpu.ok_or_else(|| Malformed::new(number, "header", "a column `CPUn`", column))
-    }))
+    });
+    let cpus: Vec<u32> = cpus.collect::<std::result::Result<_, _>>()?;
+    if cpus.is_empty() {
+        return Err(Malformed::new(number, "header", "a line `CPU0 CPU1 …`", line));
+    }
+    expect_distinct(cpus.clone())?;
+    Ok(cpus)
 }
 
 /// `/proc/softirqs`, without the CPUs that are possible and not there: some

@@ -2,7 +2,7 @@
 //! one line of hexadecimal columns a CPU that is online.
 
 use super::cpu;
-use super::text::{columns, expect_hexadecimal, lines};
+use super::text::{columns, expect_distinct, expect_hexadecimal, lines};
 use crate::kernel::{Kernel, Malformed, Result, Root};
 
 /// The counters of one CPU. Columns that a kernel does not print are `None`.
@@ -12,13 +12,14 @@ pub struct Cpu {
     pub cpu: u32,
     /// Column 1: packets processed.
     pub processed: u64,
-    /// Column 2: packets dropped because the input queue was full.
+    /// Column 2: packets dropped because the input queue was full, or by the flow
+    /// limit.
     pub dropped: u64,
     /// Column 3: runs that ended with work left.
     pub time_squeezed: u64,
     /// Column 9: transmit lock found taken; 0 since 4.8.
     pub collisions: u64,
-    /// Column 10 (2.6.35): packets received from another CPU by RPS.
+    /// Column 10 (2.6.35): times another CPU woke this one for RPS.
     pub received_rps: Option<u64>,
     /// Column 11 (3.11): packets dropped by the flow limit.
     pub flow_limit: Option<u64>,
@@ -30,7 +31,8 @@ pub struct Cpu {
     pub process_queue: Option<u64>,
 }
 
-const COLUMNS: std::ops::RangeInclusive<usize> = 9..=64;
+/// 15 are known; a later kernel may print some more.
+const COLUMNS: std::ops::RangeInclusive<usize> = 9..=24;
 
 /// Parses the file. `online` are the numbers of the CPUs that are online, in
 /// order: before 5.10 a line carries no number, and offline CPUs have no line.
@@ -52,7 +54,7 @@ pub fn parse(bytes: &[u8], online: Option<&[u32]>) -> std::result::Result<Vec<Cp
             count += 1;
         }
         if !COLUMNS.contains(&count) {
-            return Err(Malformed::new(number, "columns", "9 columns or more", line));
+            return Err(Malformed::new(number, "columns", "9 columns, or up to 24", line));
         }
         let column = |place: usize| (count >= place).then(|| values[place - 1]);
         numbered += usize::from(count >= 13);
@@ -91,6 +93,7 @@ pub fn parse(bytes: &[u8], online: Option<&[u32]>) -> std::result::Result<Vec<Cp
     } else if numbered != 0 && numbered != cpus.len() {
         return Err(Malformed::new(1, "column 13", "the CPU's number in every line or in none", b"both"));
     }
+    expect_distinct(cpus.iter().map(|cpu| cpu.cpu).collect())?;
     Ok(cpus)
 }
 

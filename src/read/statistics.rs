@@ -2,10 +2,13 @@
 //! hexadecimal columns a CPU (net/netfilter/nf_conntrack_standalone.c,
 //! net/core/neighbour.c, 2.6-6.18).
 
+use super::add_32;
 use super::text::{columns, expect_hexadecimal, expect_name, lines};
 use crate::kernel::Malformed;
 
-/// Columns by name, summed over the CPUs. `entries` is not summed: it is the
+/// Columns by name, summed over the CPUs in 32 bits, which each has
+/// (`unsigned int` in struct ip_conntrack_stat; those of struct neigh_statistics
+/// are printed alike). `entries` is not summed: it is the
 /// same total, repeated in every line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics(Vec<(String, u64)>);
@@ -17,9 +20,13 @@ impl Statistics {
     }
 }
 
-impl<const N: usize> From<[(&str, u64); N]> for Statistics {
-    fn from(columns: [(&str, u64); N]) -> Self {
-        Self(columns.map(|(name, value)| (name.to_owned(), value)).to_vec())
+impl Statistics {
+    /// Adds to a column, which is there from then on.
+    pub(super) fn add(&mut self, name: &str, value: u32) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = add_32(*sum, value.into()),
+            None => self.0.push((name.to_owned(), value.into())),
+        }
     }
 }
 
@@ -40,7 +47,7 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Statistics, Malformed> {
         let mut values = columns(line);
         for (name, sum) in &mut sums {
             let value = expect_hexadecimal(number, &*name, values.next().unwrap_or_default())?;
-            *sum = if name == "entries" { value } else { sum.wrapping_add(value) };
+            *sum = if name == "entries" { value } else { add_32(*sum, value) };
         }
         if let Some(extra) = values.next() {
             return Err(Malformed::new(number, "columns", "as many columns as names", extra));

@@ -76,15 +76,13 @@ fn read(
     path: &str,
     parse: impl FnOnce(&[u8]) -> std::result::Result<Value, Malformed>,
 ) -> Result<Reading> {
-    kernel.parse_with_mode(Root::Proc, format_args!("sys/{path}"), |bytes, read_only| {
-        parse(bytes).map(|value| Reading { value, read_only })
-    })
+    kernel.parse_value(path, |bytes, read_only| parse(bytes).map(|value| Reading { value, read_only }))
 }
 
 /// Reads `N` integers that cannot be negative; `None` where the key does not
 /// exist.
 pub fn read_unsigned<const N: usize>(kernel: &mut Kernel, path: &str) -> Result<Option<[u64; N]>> {
-    let parse = |bytes: &[u8]| {
+    let parse = |bytes: &[u8], _| {
         let numbers = parse_numbers(bytes, N)?;
         let mut values = [0; N];
         for (value, number) in values.iter_mut().zip(numbers) {
@@ -93,7 +91,7 @@ pub fn read_unsigned<const N: usize>(kernel: &mut Kernel, path: &str) -> Result<
         }
         Ok(values)
     };
-    match kernel.parse(Root::Proc, format_args!("sys/{path}"), parse) {
+    match kernel.parse_value(path, parse) {
         Ok(values) => Ok(Some(values)),
         Err(error) if Error::is_absent(&error) => Ok(None),
         Err(error) => Err(error),

@@ -87,6 +87,17 @@ pub(super) fn expect_name<'a>(line: usize, item: &str, column: &'a [u8]) -> Resu
     name(column).ok_or_else(|| Malformed::new(line, item, "a name in printable ASCII", column))
 }
 
+/// An error when a number comes twice: each CPU has one line or column.
+pub(super) fn expect_distinct(mut cpus: Vec<u32>) -> Result<(), Malformed> {
+    cpus.sort_unstable();
+    match cpus.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            Err(Malformed::new(1, "CPU", "every CPU once", format!("CPU {} twice", pair[0]).as_bytes()))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A list like `0-3,8` (lib/bitmap.c, format `%*pbl`), as its members. The
 /// kernel's own lists here are of CPUs, at most some thousands.
 pub(super) fn list(bytes: &[u8]) -> Option<Vec<u32>> {

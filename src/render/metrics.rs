@@ -14,19 +14,23 @@ namespace or on this host has no sample: absent is never zero. Whether a source
 was read, is absent or failed is in `nettune_collector_success` and
 `nettune_collector_absent`.
 
-| metric | type | labels | meaning |
-|---|---|---|---|
+Headings name the collectors that `collect[]` and `--no-collector.NAME` select.
 ";
+
+const TABLE: &str = "| metric | type | labels | meaning |\n|---|---|---|---|";
 
 /// `docs/metrics.md`
 pub(super) fn render() -> String {
     let mut text = HEAD.to_owned();
-    for metric in metrics::all() {
-        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let help = metric.help.replace('|', "\\|");
+    for (title, metrics) in metrics::groups() {
         // Writing to a String cannot fail.
-        let _ =
-            writeln!(text, "| `{}` | {} | {} | {help} |", metric.name, metric.kind.name(), labels.join(", "));
+        let _ = writeln!(text, "\n## {title}\n\n{TABLE}");
+        for metric in metrics {
+            let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+            let help = metric.help.replace('|', "\\|");
+            let (name, kind, labels) = (metric.name, metric.kind.name(), labels.join(", "));
+            let _ = writeln!(text, "| `{name}` | {kind} | {labels} | {help} |");
+        }
     }
     text
 }

@@ -1,21 +1,47 @@
 use std::fmt::Write;
 
-use crate::catalogue::{CATALOGUE, Default, Parameter, Rule, Scope};
+use crate::catalogue::{CATALOGUE, Default, Kind, Parameter, Rule, Scope, Version};
 
 const HEAD: &str = "\
 # Parameters
 
 Rendered from `src/catalogue/parameters.yaml` by `nettune render`; do not edit.
 
-`nettune_sysctl_value` carries the running value of each on a host,
+`nettune_sysctl_value` carries the running value of each sysctl on a host,
 `nettune_sysctl_default_value` what an untouched kernel of that release uses on
-a host of that size. Versions are mainline's; vendors bring changes back, so on
-kernels marked `.el` a default that ever changed is not stated.
+a host of that size; `nic.*` and `dev.*` are settings of devices, without a
+sysctl. Versions are mainline's; some vendors bring changes back, and on their
+kernels a default that is not the same for every release is not stated.
+
+The tier says how much care a change takes. *essential*: a diagnosis may tell
+people to change it; *advanced*: rarely, with evidence; *dangerous*: a wrong value
+breaks connections or the host.
+
+Numeric parameters that a release has, and those whose default is stated for it
+(the rest changed in a release that is not established, or are facts and no
+settings):
+
+| release | parameters | default stated |
+|---|---|---|
 ";
+
+/// Releases that the table of stated defaults shows.
+const RELEASES: [&str; 8] = ["4.18", "5.4", "5.10", "5.15", "6.1", "6.6", "6.12", "6.18"];
 
 /// `docs/parameters.md`
 pub(super) fn render() -> String {
     let mut text = HEAD.to_owned();
+    for release in RELEASES.into_iter().filter_map(Version::parse) {
+        let has = |parameter: &&Parameter| {
+            matches!(parameter.kind, Kind::Int | Kind::Ints)
+                && parameter.since.is_none_or(|since| release >= since)
+                && parameter.removed.is_none_or(|removed| release < removed)
+        };
+        let all: Vec<_> = CATALOGUE.parameters.iter().filter(has).collect();
+        let stated = |parameter: &&&Parameter| parameter.default.iter().any(|row| row.holds_for(release));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| {release} | {} | {} |", all.len(), all.iter().filter(stated).count());
+    }
     for parameter in &CATALOGUE.parameters {
         // Writing to a String cannot fail.
         let _ = write_parameter(&mut text, parameter);
@@ -110,7 +136,7 @@ fn describe(rule: Rule) -> String {
             format!("one page (4096 before 6.0), 16384, and a 128th of the memory for buffers, at most {cap}")
         }
         Rule::SocketBuffer => "212992 where a cache line has 64 bytes".into(),
-        Rule::ConntrackBuckets { per_gib4 } => {
+        Rule::ConntrackBuckets { per_gib4, .. } => {
             format!("{per_gib4} above 4 GiB of memory, a quarter of that above 1 GiB, less below")
         }
         Rule::ConntrackMax { factor: 1 } => "the default of nf_conntrack_buckets".into(),

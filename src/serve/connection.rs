@@ -49,6 +49,8 @@ pub(super) async fn serve(
     // that waits for the next scrape.
     let connection = http1::Builder::new()
         .header_read_timeout(None)
+        // A client may say that it will ask no more and still wait for answers.
+        .half_close(true)
         .max_buf_size(HEAD_SIZE)
         .serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);

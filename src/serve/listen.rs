@@ -80,6 +80,19 @@ impl Listeners {
         Ok(listeners)
     }
 
+    /// Where a browser on this host finds the first TCP listener; empty without.
+    pub fn url(&self) -> String {
+        let address = self.sockets.iter().find_map(|socket| match socket {
+            Socket::Tcp(listener) => listener.local_addr().ok(),
+            Socket::Unix { .. } => None,
+        });
+        match address {
+            Some(address) if address.ip().is_unspecified() => format!("http://localhost:{}/", address.port()),
+            Some(address) => format!("http://{address}/"),
+            None => String::new(),
+        }
+    }
+
     /// Addresses as the system has them, with the port it chose for port 0.
     pub fn addresses(&self) -> Vec<String> {
         let unknown = "unknown".to_owned();

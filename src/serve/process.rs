@@ -6,15 +6,18 @@ use std::io;
 use std::sync::Arc;
 
 use listenfd::ListenFd;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{debug, error, info};
+use tokio::task::spawn_blocking;
+use tracing::{debug, error, info, warn};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 
 use super::{App, Limits, Listeners, run};
 use crate::REVISION;
 use crate::cli::{ListenAddress, LogFormat, ServeArgs};
 use crate::collect::{Collector, Selection};
-use crate::config::{Config, ReloadState};
+use crate::config::{Config, ReloadState, one_line};
 use crate::kernel::{self, Kernel, Root};
 
 /// Why the exporter did not start.
@@ -58,16 +61,17 @@ impl Error {
 /// # Errors
 /// It could not be started. Once it runs, nothing ends it but a signal.
 pub fn start(config: Config) -> Result<(), Error> {
-    start_log(&config.args);
     // Takes variables out of the environment, so before there are threads.
-    let passed = ListenFd::from_env();
+    let passed = passed_sockets();
+    let _log = start_log(&config.args);
     let mut kernel = open_kernel(&config.args)?;
     let release = release(&mut kernel);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Error::system("cannot start the event loop"))?;
-    runtime.block_on(async {
+    let connections = bounded_by_descriptors(config.args.max_connections);
+    let result = runtime.block_on(async {
         let stop = stop_signal().map_err(Error::system("cannot receive signals"))?;
         let reload = signal(SignalKind::hangup()).map_err(Error::system("cannot receive signals"))?;
         let listeners = listen(&config.args, passed).await?;
@@ -76,12 +80,13 @@ pub fn start(config: Config) -> Result<(), Error> {
             revision = REVISION,
             kernel = release,
             addresses = listeners.addresses().join(" "),
+            url = listeners.url(),
             "listening"
         );
         let collector = Collector::start(kernel, config.settings.clone())
             .map_err(Error::system("cannot start the collecting thread"))?;
         let state = Arc::new(ReloadState::started());
-        let limits = Limits { connections: config.args.max_connections, ..Limits::default() };
+        let limits = Limits { connections, ..Limits::default() };
         let app = App::new(collector.clone(), config.args.telemetry_path.clone(), limits, state.clone());
         let app = Arc::new(app);
         tokio::spawn(first_collection(app.clone(), collector.clone()));
@@ -93,13 +98,53 @@ pub fn start(config: Config) -> Result<(), Error> {
         })
         .await;
         Ok(())
-    })
+    });
+    // Not waiting for a reload that may hang in its file system.
+    runtime.shutdown_background();
+    result
 }
 
-fn start_log(args: &ServeArgs) {
+/// Descriptors kept for files, netlink sockets and listeners.
+const DESCRIPTORS_RESERVED: u64 = 40;
+
+/// As many connections as wanted, or as descriptors allow after raising the
+/// limit as far as it goes: connections must not take those that files need.
+fn bounded_by_descriptors(wanted: usize) -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        debug!("cannot raise the limit of file descriptors: {error}");
+    }
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX).max(1);
+    if room < wanted {
+        warn!(
+            descriptors,
+            connections = room,
+            "fewer connections than asked for: the limit of file descriptors is low"
+        );
+    }
+    wanted.min(room)
+}
+
+/// More sockets than this are not what a service manager passes.
+const PASSED_LIMIT: u64 = 1024;
+
+fn passed_sockets() -> io::Result<ListenFd> {
+    let count = std::env::var("LISTEN_FDS").ok().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    if count > PASSED_LIMIT {
+        return Err(io::Error::other(format!("LISTEN_FDS is {count}, more than {PASSED_LIMIT}")));
+    }
+    Ok(ListenFd::from_env())
+}
+
+/// Lines are written by a thread of their own, and dropped when nobody reads
+/// them: a full pipe must not stop the exporter.
+fn start_log(args: &ServeArgs) -> WorkerGuard {
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(1000).finish(io::stderr());
     // Without a place to write to there is nobody to tell that either.
     let log = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(writer)
         .with_max_level(args.log_level)
         .with_target(false)
         .with_ansi(false)
@@ -108,6 +153,7 @@ fn start_log(args: &ServeArgs) {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
+    guard
 }
 
 fn open_kernel(args: &ServeArgs) -> Result<Kernel, Error> {
@@ -125,9 +171,9 @@ fn release(kernel: &mut Kernel) -> String {
     }
 }
 
-async fn listen(args: &ServeArgs, passed: ListenFd) -> Result<Listeners, Error> {
+async fn listen(args: &ServeArgs, passed: io::Result<ListenFd>) -> Result<Listeners, Error> {
     if args.systemd_socket {
-        return Listeners::inherit(passed).map_err(Error::Inherit);
+        return passed.and_then(Listeners::inherit).map_err(Error::Inherit);
     }
     let mut listeners = Listeners::default();
     for address in &args.listen_addresses {
@@ -155,13 +201,17 @@ async fn first_collection(app: Arc<App>, collector: Collector) {
 }
 
 async fn reload_on(mut signal: Signal, config: Config, collector: Collector, state: Arc<ReloadState>) {
+    let config = Arc::new(config);
     while signal.recv().await.is_some() {
         // systemd.service(5), Type=notify-reload: the time goes with the notice.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(error) => debug!("no monotonic clock for systemd: {error}"),
         }
-        match config.reload() {
+        // Not here: the file may lie on a file system that does not answer.
+        let config = Arc::clone(&config);
+        let reloaded = spawn_blocking(move || config.reload().map_err(|problem| problem.to_string())).await;
+        match reloaded.unwrap_or_else(|panic| Err(panic.to_string())) {
             Ok(settings) => {
                 collector.apply(settings);
                 state.record(true);
@@ -169,7 +219,7 @@ async fn reload_on(mut signal: Signal, config: Config, collector: Collector, sta
             }
             Err(problem) => {
                 state.record(false);
-                error!("configuration not reloaded, the one before stays in use: {problem}");
+                error!("configuration not reloaded, the one before stays in use: {}", one_line(&problem));
             }
         }
         notify(&[NotifyState::Ready]);

@@ -35,9 +35,14 @@ impl Scratch {
 
     /// A procfs whose `softnet` source cannot be read before it is let through.
     pub(crate) fn gated_procfs(&self) -> (PathBuf, Gate) {
+        self.gated_procfs_at("net/softnet_stat")
+    }
+
+    /// As [`Scratch::gated_procfs`], for another file.
+    pub(crate) fn gated_procfs_at(&self, file: &str) -> (PathBuf, Gate) {
         let procfs = self.path("proc");
         fs::create_dir_all(procfs.join("net")).unwrap();
-        let gate = Gate(procfs.join("net/softnet_stat"));
+        let gate = Gate(procfs.join(file));
         assert!(Command::new("mkfifo").arg(&gate.0).status().unwrap().success());
         (procfs, gate)
     }
