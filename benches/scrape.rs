@@ -265,10 +265,16 @@ fn scaled_host(cpus: usize, queues: usize) -> PathBuf {
         write(&format!("sys/class/net/eth0/queues/rx-{queue}/rps_flow_cnt"), "4096\n");
         write(&format!("sys/class/net/eth0/queues/tx-{queue}/xps_cpus"), &format!("{mask}\n"));
     }
+    // Netlink is asked of the running kernel: its devices must be these.
+    for device in ["eth0", "lo"] {
+        for file in ["ifindex", "address"] {
+            let live = fs::read_to_string(format!("/sys/class/net/{device}/{file}")).unwrap_or_default();
+            write(&format!("sys/class/net/{device}/{file}"), &live);
+        }
+    }
     // What node_exporter reads besides.
     for device in ["eth0", "lo"] {
         for (file, text) in [
-            ("address", "00:00:5e:00:53:01"),
             ("addr_assign_type", "0"),
             ("addr_len", "6"),
             ("broadcast", "ff:ff:ff:ff:ff:ff"),

@@ -24,14 +24,31 @@ const ETH_GSTRING_LEN: usize = 32;
 /// of the room are never backed by memory.
 const COUNTER_LIMIT: usize = 1 << 16;
 
+/// Room for the kernel's answers, allocated once: anew at each reading it would
+/// have to be zeroed, which takes longer than all the rest.
+#[derive(Debug)]
+pub(super) struct Room {
+    names: Vec<u64>,
+    values: Vec<u64>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            names: vec![0; (12 + COUNTER_LIMIT * ETH_GSTRING_LEN).div_ceil(8)],
+            values: vec![0; 1 + COUNTER_LIMIT],
+        }
+    }
+}
+
 /// Appends `name: value` lines to `text`.
-pub(super) fn read(device: &str, text: &mut Vec<u8>) -> Result<()> {
+pub(super) fn read(device: &str, room: &mut Room, text: &mut Vec<u8>) -> Result<()> {
     let with_device = |source| Error::Ioctl { what: "driver statistics", device: device.into(), source };
     let socket = open_socket().map_err(with_device)?;
-    let ask = |buffer: &mut Vec<u64>| ioctl(&socket, device, buffer).map_err(with_device);
+    let ask = |buffer: &mut [u64]| ioctl(&socket, device, buffer).map_err(with_device);
 
     // struct ethtool_sset_info { u32 cmd, reserved; u64 sset_mask; u32 data[1]; }
-    let mut info = vec![word(ETHTOOL_GSSET_INFO, 0), 1 << ETH_SS_STATS, 0];
+    let mut info = [word(ETHTOOL_GSSET_INFO, 0), 1 << ETH_SS_STATS, 0];
     ask(&mut info)?;
     let count = if info[1] == 0 { 0 } else { halves(info[2])[0] as usize };
     if count == 0 {
@@ -42,15 +59,14 @@ pub(super) fn read(device: &str, text: &mut Vec<u8>) -> Result<()> {
     }
 
     // struct ethtool_gstrings { u32 cmd, string_set, len; u8 data[]; }
-    let mut names = vec![0u64; (12 + COUNTER_LIMIT * ETH_GSTRING_LEN).div_ceil(8)];
+    let Room { names, values } = room;
     names[0] = word(ETHTOOL_GSTRINGS, ETH_SS_STATS);
     names[1] = word(count as u32, 0);
-    ask(&mut names)?;
+    ask(names)?;
 
     // struct ethtool_stats { u32 cmd, n_stats; u64 data[]; }
-    let mut values = vec![0u64; 1 + COUNTER_LIMIT];
     values[0] = word(ETHTOOL_GSTATS, count as u32);
-    ask(&mut values)?;
+    ask(values)?;
 
     let named = halves(names[1])[0] as usize;
     let counted = halves(values[0])[1] as usize;

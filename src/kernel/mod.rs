@@ -32,6 +32,7 @@ pub struct Kernel {
     path: OsString,
     buffer: Vec<u8>,
     value: Box<[u8]>,
+    driver_statistics_room: Option<driver_statistics::Room>,
 }
 
 /// Largest value below `/proc/sys`, bytes. A list of reserved ports is the only
@@ -70,6 +71,7 @@ impl Kernel {
             path: OsString::new(),
             buffer: Vec::new(),
             value: vec![0; VALUE_SIZE].into(),
+            driver_statistics_room: None,
         }
     }
 
@@ -152,7 +154,10 @@ impl Kernel {
     pub fn driver_statistics(&mut self, device: &str) -> Result<&[u8]> {
         self.buffer.clear();
         match &self.source {
-            Source::Live(_) => driver_statistics::read(device, &mut self.buffer)?,
+            Source::Live(_) => {
+                let room = self.driver_statistics_room.get_or_insert_default();
+                driver_statistics::read(device, room, &mut self.buffer)?;
+            }
             Source::Recorded(directory) => {
                 roots::read_file(&directory.join("driver-statistics").join(device), &mut self.buffer)?;
             }

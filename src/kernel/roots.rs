@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::{Display, Write};
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{Error, Result};
@@ -90,16 +90,21 @@ pub(super) fn read_file(path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
 /// Reads a value below `/proc/sys` into `buffer` and returns its size, and
 /// whether the file's mode lets nobody write it. One read gives a value whole;
 /// what does not fit is lost, since a second read gives nothing
-/// (kernel/sysctl.c:proc_do_large_bitmap).
+/// (kernel/sysctl.c:proc_do_large_bitmap). So a value that fills the first
+/// read is read again from its start.
 pub(super) fn read_value(path: &Path, buffer: &mut [u8]) -> Result<(usize, bool)> {
     let failed = |source| Error::Io { path: path.into(), source: interpret(source) };
-    let mut file = open(path)?;
+    let file = open(path)?;
     let read_only = file.metadata().map_err(failed)?.permissions().mode() & 0o222 == 0;
-    let size = file.read(buffer).map_err(failed)?;
-    if size == buffer.len() {
-        return Err(Error::TooLarge { path: path.into(), limit: size });
+    // The kernel allocates and clears as much as it is asked for
+    // (fs/proc/proc_sysctl.c:proc_sys_call_handler).
+    for room in [FIRST_READ, buffer.len()] {
+        let size = file.read_at(&mut buffer[..room], 0).map_err(failed)?;
+        if size < room {
+            return Ok((size, read_only));
+        }
     }
-    Ok((size, read_only))
+    Err(Error::TooLarge { path: path.into(), limit: buffer.len() })
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -161,5 +166,21 @@ mod tests {
         let error = read_file(Path::new("/dev/zero"), &mut buffer).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
         assert_eq!(buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn a_value_is_whole_or_too_large() {
+        let path = std::env::temp_dir().join(format!("nettune-value-{}", std::process::id()));
+        let mut buffer = vec![0; 2 * FIRST_READ];
+        for (size, fits) in [(FIRST_READ - 1, true), (FIRST_READ, true), (2 * FIRST_READ, false)] {
+            let value = vec![b'7'; size];
+            fs::write(&path, &value).unwrap();
+            match read_value(&path, &mut buffer) {
+                Ok((read, false)) if fits => assert_eq!(buffer[..read], value),
+                Err(Error::TooLarge { .. }) if !fits => {}
+                other => panic!("{size}: {other:?}"),
+            }
+        }
+        fs::remove_file(&path).unwrap();
     }
 }
