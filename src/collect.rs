@@ -4,6 +4,7 @@
 //! reader of the kernel, one set of buffers and netlink sockets, and no lock.
 
 mod parameters;
+mod sampler;
 mod sources;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use crate::kernel::Kernel;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 
+use sampler::Sampler;
 use sources::Context;
 pub use sources::{SOURCES, Source};
 
@@ -74,6 +76,12 @@ pub struct Settings {
     pub sample_interval: Duration,
 }
 
+impl Settings {
+    fn wants_listeners(&self) -> bool {
+        index_of("listener").is_some_and(|listener| self.enabled.contains(listener))
+    }
+}
+
 /// Which network devices are exported.
 #[derive(Debug, Clone)]
 pub enum DeviceFilter {
@@ -116,8 +124,9 @@ impl Collector {
     pub fn start(kernel: Kernel, settings: Settings) -> std::io::Result<Self> {
         let (requests, inbox) = sync_channel(WAITING);
         let reading = Arc::new(AtomicUsize::new(0));
+        let sampler = Sampler::start(kernel.another(), settings.wants_listeners())?;
         let mut reader = Reader {
-            context: Context { kernel, settings, unusable_pages: None },
+            context: Context { kernel, settings, sampler, unusable_pages: None },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),
             outcomes: vec![None; SOURCES.len()],
@@ -173,7 +182,10 @@ impl Reader {
                 None => inbox.recv_timeout(next_tick.saturating_duration_since(Instant::now())),
             };
             match request {
-                Ok(Request::Apply(settings)) => self.context.settings = settings,
+                Ok(Request::Apply(settings)) => {
+                    self.context.sampler.enable(settings.wants_listeners());
+                    self.context.settings = settings;
+                }
                 // Whoever gave up waiting behind a slow source wants no reading.
                 Ok(Request::Read { reply, .. }) if reply.is_closed() => {}
                 Ok(Request::Read { wanted, reply }) => {

@@ -17,6 +17,7 @@ const GARBLED: &[(&str, &str, &[u8])] = &[
     ("netstat", "proc/net/netstat", b"TcpExt: SyncookiesSent\nTcpExt: 1 2 3\n"),
     ("sockstat", "proc/net/sockstat", b"TCP: inuse\n"),
     ("sockstat6", "proc/net/sockstat6", b"\xff\xfe\xfd"),
+    ("listener", "netlink/tcp-listeners.bin", b"\x14\0\0\0\x14\0\x02\0\0\0\0\0\0\0\0\0\x02\x0a\0\0"),
     ("softnet", "proc/net/softnet_stat", b"0000 0001\n"),
     ("netdev", "netlink/links.bin", b"\x30\0\0\0\x10\0\x02\0"),
     ("qdisc", "netlink/qdiscs.bin", b"\x10\0\0\0\x24\0\x02\0\0\0\0\0\0\0\0\0"),
@@ -28,7 +29,7 @@ const GARBLED: &[(&str, &str, &[u8])] = &[
     ("conntrack", "proc/net/stat/nf_conntrack", b"entries drop\n0000 zzzz\n"),
     ("neighbour", "proc/net/stat/arp_cache", b"entries table_fulls\n0001\n"),
     ("route", "netlink/routes.bin", b"\x14\0\0\0\x18\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0"),
-    ("sysctl", "proc/sys/net/core/somaxconn", b"four thousand\n"),
+    ("sysctl", "proc/sys/net/core/rmem_max", b"four thousand\n"),
     ("process", "proc/self/stat", b"1 (a b) S\n"),
 ];
 
@@ -90,7 +91,8 @@ fn a_missing_source_is_absent_and_takes_nothing_else_away() {
         ("proc/net/softnet_stat", &["nettune_softnet_"][..]),
         ("proc/softirqs", &["nettune_softirq_"]),
         ("proc/net/netstat", &["nettune_tcp_", "nettune_ip_", "nettune_busy_poll_"]),
-        ("proc/sys/net/core/somaxconn", &["nettune_sysctl_"]),
+        ("proc/sys/net/core/somaxconn", &["nettune_sysctl_", "nettune_listener_limited_by"]),
+        ("netlink/tcp-listeners.bin", &["nettune_listener_"]),
         ("netlink/qdiscs.bin", &["nettune_qdisc_"]),
         ("proc/interrupts", &["nettune_nic_interrupt"]),
     ]);
@@ -104,6 +106,18 @@ fn a_missing_source_is_absent_and_takes_nothing_else_away() {
             lost.filter(|series| !prefixes.iter().any(|own| series.starts_with(own))).collect();
         assert!(foreign.is_empty(), "{file} took away {foreign:?}");
     }
+}
+
+/// Two sources read this key; what else they read stays.
+#[test]
+fn a_garbled_parameter_hides_no_listener() {
+    let fixture = Fixture::copy("6.18-host");
+    fixture.write("proc/sys/net/core/somaxconn", b"four thousand\n");
+    let (found, _) = scrape(&fixture);
+    assert_eq!(failed(&found), ["listener", "sysctl"]);
+    assert_eq!(found["nettune_listener_accept_queue_limit{address=\"::\",port=\"8443\"}"], 511.0);
+    assert_eq!(found["nettune_listener_in_port_range{address=\"::\",port=\"8443\"}"], 0.0);
+    assert!(!found.keys().any(|series| series.starts_with("nettune_listener_limited_by")));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod golden;
 mod host;
 mod layers;
 mod limits;
+mod listeners;
 mod live;
 mod process;
 mod prometheus;

@@ -1,7 +1,13 @@
 //! Network namespaces of the test's own, on the running kernel.
 
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::panic::resume_unwind;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::support::{Exporter, Scratch, skip};
 
@@ -61,6 +67,17 @@ impl Namespace {
     /// Runs a shell line in the namespace.
     pub(crate) fn try_run(&self, line: &str) -> Output {
         self.command("bash").args(["-c", line]).output().expect("bash is there")
+    }
+
+    /// Runs `work` on a thread inside the namespace; sockets made there stay there.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(Path::new("/run/netns").join(&self.name)).expect("`ip netns add` made it");
+        let enter = || {
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), kind).expect("whoever made it may enter it");
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// An exporter inside, on a unix socket, so that scrapes leave no traffic.

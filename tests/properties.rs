@@ -43,6 +43,8 @@ const PARSERS: &[(&str, Parser)] = &[
     }),
     ("links", |bytes| links::parse(bytes).map(drop)),
     ("qdiscs", |bytes| qdiscs::parse(bytes).map(drop)),
+    ("listeners", |bytes| listeners::parse(&mut Vec::new(), bytes)),
+    ("ports", |bytes| listeners::parse_ports(bytes).map(drop)),
     ("neighbours", |bytes| neighbours::count_states(&mut Default::default(), bytes)),
     ("addresses", |bytes| addresses::count_addresses(&mut Default::default(), bytes)),
     ("routes", |bytes| addresses::count_routes(&mut Default::default(), bytes)),

@@ -2,6 +2,7 @@
 
 use super::Settings;
 use super::parameters;
+use super::sampler::Sampler;
 use crate::kernel::{Kernel, Result, Root};
 use crate::model::devices::{Names, group_interrupts, group_qdiscs, name_counts};
 use crate::model::host::Facts;
@@ -16,6 +17,7 @@ use crate::read::{
 pub(super) struct Context {
     pub(super) kernel: Kernel,
     pub(super) settings: Settings,
+    pub(super) sampler: Sampler,
     /// Read once: the kernel sums them up anew at each reading, over every CPU
     /// of every zone, and they hardly ever change.
     pub(super) unusable_pages: Option<u64>,
@@ -40,6 +42,7 @@ pub const SOURCES: &[Source] = &[
     Source { name: "netstat", help: "/proc/net/netstat: extended TCP and IP counters", read: read_netstat },
     Source { name: "sockstat", help: "sockets and socket memory beside their limits", read: read_sockstat },
     Source { name: "sockstat6", help: "/proc/net/sockstat6: IPv6 sockets", read: read_sockstat6 },
+    Source { name: "listener", help: "accept queues of listening TCP sockets", read: read_listener },
     Source {
         name: "softnet",
         help: "/proc/net/softnet_stat: the receive path of each CPU",
@@ -104,6 +107,12 @@ fn read_sockstat6(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> 
     let kernel = &mut context.kernel;
     snapshot.sockstat6 = Some(sockstat::read6(kernel)?);
     Ok(())
+}
+
+fn read_listener(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let (listeners, result) = context.sampler.listeners()?;
+    snapshot.listeners = Some(listeners);
+    result
 }
 
 fn read_softnet(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {

@@ -1,5 +1,7 @@
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Result of anything that asks the kernel.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -49,6 +51,17 @@ pub enum Error {
         /// Where in it, and what was expected.
         source: Malformed,
     },
+    /// What another thread met; several scrapes are told of it.
+    #[error("{0}")]
+    Shared(Arc<Error>),
+    /// What is read elsewhere has not come for too long.
+    #[error("no {what} was finished in the last {} s", limit.as_secs())]
+    Late {
+        /// What is done regularly.
+        what: &'static str,
+        /// The longest time that is normal.
+        limit: Duration,
+    },
 }
 
 impl Error {
@@ -56,6 +69,7 @@ impl Error {
     /// for this device. That is an answer, not a failure.
     pub fn is_absent(&self) -> bool {
         let errno = match self {
+            Self::Shared(error) => return error.is_absent(),
             Self::Io { source, .. } | Self::Netlink { source, .. } | Self::Ioctl { source, .. } => {
                 source.raw_os_error()
             }

@@ -11,6 +11,7 @@ mod error;
 pub mod netlink;
 mod request;
 mod roots;
+pub mod sock_diag;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -73,6 +74,16 @@ impl Kernel {
             value: vec![0; VALUE_SIZE].into(),
             driver_statistics_room: None,
         }
+    }
+
+    /// Another view of the same kernel, with buffers and sockets of its own, for
+    /// another thread.
+    pub fn another(&self) -> Self {
+        let source = match &self.source {
+            Source::Live(_) => Source::Live(netlink::Sockets::default()),
+            Source::Recorded(directory) => Source::Recorded(directory.clone()),
+        };
+        Self::new(self.roots.clone(), source, self.constants.clone())
     }
 
     /// Files below the procfs and sysfs mounts.

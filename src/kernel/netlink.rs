@@ -14,7 +14,7 @@ use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER};
 use netlink_sys::{Socket, SocketAddr};
 
 use super::request::{Request, zeroed};
-use super::{Error, Malformed, Result};
+use super::{Error, Malformed, Result, sock_diag};
 
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
@@ -64,8 +64,9 @@ impl Sockets {
         request: Request,
         fold: &mut Fold<'_, T>,
     ) -> std::result::Result<(T, bool), Failure> {
-        let (kind, payload) = match zeroed(request) {
-            Some((kind, size)) => (kind, vec![0; size]),
+        let prepared = zeroed(request).map(|(kind, size)| (kind, vec![0; size]));
+        let (kind, payload) = match prepared.or_else(|| sock_diag::dump(request)) {
+            Some(prepared) => prepared,
             None => (self.ethtool_family()?, ethtool_payload(request)),
         };
         let connection = self.connection(request.protocol())?;
@@ -368,7 +369,8 @@ fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
     array_at(bytes, offset).map(i32::from_ne_bytes)
 }
 
-fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+/// Bytes from `offset`, if they reach that far.
+pub(super) fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..offset.checked_add(N)?)?.try_into().ok()
 }
 

@@ -1,4 +1,4 @@
-use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_SOCK_DIAG};
 
 /// What can be asked of the kernel over netlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,15 @@ pub enum Request {
     Channels,
     /// Connection tracking statistics, one message a CPU.
     ConntrackStatistics,
+    /// Listening TCP sockets over IPv4, with their memory and drops.
+    TcpListeners,
+    /// The same over IPv6.
+    TcpListeners6,
 }
 
 impl Request {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Links,
         Self::Qdiscs,
         Self::Neighbours,
@@ -32,6 +36,8 @@ impl Request {
         Self::Rings,
         Self::Channels,
         Self::ConntrackStatistics,
+        Self::TcpListeners,
+        Self::TcpListeners6,
     ];
 
     /// The name errors and recordings use.
@@ -45,6 +51,8 @@ impl Request {
             Self::Rings => "rings",
             Self::Channels => "channels",
             Self::ConntrackStatistics => "conntrack-statistics",
+            Self::TcpListeners => "tcp-listeners",
+            Self::TcpListeners6 => "tcp6-listeners",
         }
     }
 
@@ -53,6 +61,7 @@ impl Request {
         match self {
             Self::Rings | Self::Channels => NETLINK_GENERIC,
             Self::ConntrackStatistics => NETLINK_NETFILTER,
+            Self::TcpListeners | Self::TcpListeners6 => NETLINK_SOCK_DIAG,
             _ => NETLINK_ROUTE,
         }
     }
@@ -77,6 +86,6 @@ pub(super) fn zeroed(request: Request) -> Option<(u16, usize)> {
         Request::Addresses => Some((RTM_GETADDR, 8)),
         Request::Routes => Some((RTM_GETROUTE, 12)),
         Request::ConntrackStatistics => Some((NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS_CPU, 4)),
-        Request::Rings | Request::Channels => None,
+        Request::Rings | Request::Channels | Request::TcpListeners | Request::TcpListeners6 => None,
     }
 }

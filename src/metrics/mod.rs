@@ -6,6 +6,7 @@ mod counters;
 mod exporter;
 mod hosts;
 mod links;
+mod listeners;
 mod nic;
 mod qdiscs;
 mod receive;
@@ -78,6 +79,7 @@ impl Collector for Exposition {
         hosts::write(&mut out, snapshot)?;
         counters::write(&mut out, snapshot)?;
         sockets::write(&mut out, snapshot)?;
+        listeners::write(&mut out, snapshot)?;
         receive::write(&mut out, snapshot)?;
         links::write(&mut out, snapshot)?;
         qdiscs::write(&mut out, snapshot)?;
@@ -89,12 +91,13 @@ impl Collector for Exposition {
 
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 10] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 11] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
         ("The host: `host` and `cpu`", hosts::metrics()),
         ("Counters of TCP, UDP, IP and ICMP: `snmp`, `snmp6` and `netstat`", counters::metrics()),
         ("Sockets: `sockstat` and `sockstat6`", sockets::metrics()),
+        ("Listening TCP sockets: `listener`", listeners::metrics()),
         ("The receive path: `softnet`, `softirqs` and `interrupts`", receive::metrics()),
         ("Network devices: `netdev` and `route`", links::metrics()),
         ("Queueing disciplines: `qdisc`", qdiscs::metrics()),

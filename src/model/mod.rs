@@ -4,6 +4,7 @@ pub mod defaults;
 pub mod devices;
 pub mod host;
 pub mod interval;
+pub mod listeners;
 pub mod parameters;
 mod snapshot;
 

@@ -1,7 +1,9 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
+use super::listeners::Group;
 use super::parameters::State;
 use crate::kernel::{Constants, Error};
 use crate::read::conntrack::Conntrack;
@@ -88,6 +90,8 @@ pub struct Snapshot {
     pub sockstat: Option<Sockstat>,
     /// `/proc/net/sockstat6`
     pub sockstat6: Option<Sockstat>,
+    /// Listening TCP sockets.
+    pub listeners: Option<Arc<[Group]>>,
     /// What sockstat is judged by.
     pub socket_limits: Option<Limits>,
     /// `/proc/net/softnet_stat`

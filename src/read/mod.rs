@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod host;
 pub mod interrupts;
 pub mod links;
+pub mod listeners;
 pub mod neighbours;
 pub mod nic;
 pub mod process;

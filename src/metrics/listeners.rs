@@ -1,0 +1,92 @@
+//! Listening TCP sockets.
+
+use std::fmt;
+
+use super::writer::{Label, Metric, Writer, counter, gauge};
+use crate::model::Snapshot;
+use crate::model::listeners::{Causes, Group};
+
+const LISTENER: &[&str] = &["address", "port"];
+const QUEUE: Metric = gauge(
+    "nettune_listener_accept_queue",
+    LISTENER,
+    "Connections that wait for accept(), of all sockets of this address and port (sk_ack_backlog; Recv-Q of ss -lt).",
+);
+const LIMIT: Metric = gauge(
+    "nettune_listener_accept_queue_limit",
+    LISTENER,
+    "What listen() was given, at most somaxconn of that moment, summed over the sockets (sk_max_ack_backlog; Send-Q of ss -lt).",
+);
+const FILL: Metric = gauge(
+    "nettune_listener_accept_queue_fill_ratio",
+    LISTENER,
+    "Queue over limit + 1 of the fullest socket; at 1 it is full and further attempts are dropped.",
+);
+const SOCKET_LIMIT: Metric = gauge(
+    "nettune_listener_socket_limit",
+    LISTENER,
+    "Limit of the fullest single socket, of the smallest where none is fuller.",
+);
+const FULL_SECONDS: Metric = counter(
+    "nettune_listener_full_seconds_total",
+    LISTENER,
+    "Seconds during which a socket was seen full, looked at once a second.",
+);
+const SOCKETS: Metric = gauge(
+    "nettune_listener_sockets",
+    LISTENER,
+    "Listening sockets of this address and port, more than one with SO_REUSEPORT.",
+);
+const DROPS: Metric = counter(
+    "nettune_listener_drops_total",
+    LISTENER,
+    "Connection attempts dropped at these sockets for any reason (sk_drops; d of ss -ltm).",
+);
+const LIMITED_BY: Metric = gauge(
+    "nettune_listener_limited_by",
+    &["address", "port", "cause"],
+    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less), older_somaxconn (more: from before it was lowered).",
+);
+const IN_PORT_RANGE: Metric = gauge(
+    "nettune_listener_in_port_range",
+    LISTENER,
+    "1 when the kernel may give this port to an outgoing connection while nobody listens: in ip_local_port_range and not reserved.",
+);
+
+pub(super) fn metrics() -> Vec<&'static Metric> {
+    vec![&QUEUE, &LIMIT, &FILL, &SOCKET_LIMIT, &FULL_SECONDS, &SOCKETS, &DROPS, &LIMITED_BY, &IN_PORT_RANGE]
+}
+
+pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
+    let groups = snapshot.listeners.as_deref().unwrap_or_default();
+    let of = |figure: fn(&Group) -> u64| groups.iter().map(move |group| (labels(group), figure(group)));
+    out.family(&QUEUE, of(|group| group.queue))?;
+    out.family(&LIMIT, of(|group| group.limit))?;
+    out.family(&FILL, groups.iter().map(|group| (labels(group), group.fill)))?;
+    out.family(&SOCKET_LIMIT, of(|group| group.socket_limit))?;
+    out.family(&FULL_SECONDS, groups.iter().map(|group| (labels(group), group.full.as_secs_f64())))?;
+    out.family(&SOCKETS, of(|group| group.sockets))?;
+    out.family(&DROPS, groups.iter().filter_map(|group| Some((labels(group), group.drops?))))?;
+    out.family(
+        &LIMITED_BY,
+        groups.iter().flat_map(|group| {
+            let [address, port] = labels(group);
+            let causes = group.limited_by.into_iter().flat_map(by_cause);
+            let causes = causes.filter(|(_, sockets)| *sockets > 0);
+            causes.map(move |(cause, sockets)| ([address, port, cause.into()], sockets))
+        }),
+    )?;
+    out.family(&IN_PORT_RANGE, groups.iter().filter_map(|group| Some((labels(group), group.in_port_range?))))
+}
+
+fn by_cause(causes: Causes) -> [(&'static str, u64); 3] {
+    [
+        ("somaxconn", causes.somaxconn),
+        ("application", causes.application),
+        ("older_somaxconn", causes.older_somaxconn),
+    ]
+}
+
+fn labels(group: &Group) -> [Label<'_>; 2] {
+    [(&group.address).into(), (&group.port).into()]
+}

@@ -1,0 +1,274 @@
+//! Listeners: sockets that share address and port, seen again and again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::read::listeners::{Bounds, Listener};
+
+/// Listeners that are shown under their own name; the others are summed up.
+pub const NAMED: usize = 32;
+
+/// Time between two passes that counts at most: after a longer pause nothing is
+/// known of what was between.
+const LONGEST_STEP: Duration = Duration::from_secs(3);
+
+/// Listening sockets of one address and port, or all that have no name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Local address, or `other`.
+    pub address: String,
+    /// Local port, or `other`.
+    pub port: String,
+    /// Sockets: more than one with `SO_REUSEPORT`.
+    pub sockets: u64,
+    /// Connections that wait for accept(), of all sockets.
+    pub queue: u64,
+    /// What may wait, of all sockets.
+    pub limit: u64,
+    /// Queue over limit + 1 of the fullest socket; 1 is full.
+    pub fill: f64,
+    /// Limit of the fullest socket; of the least one where none is fuller.
+    pub socket_limit: u64,
+    /// Where the limits come from; `None` without `net.core.somaxconn`.
+    pub limited_by: Option<Causes>,
+    /// Whether the kernel may give the port to an outgoing connection; `None`
+    /// for `other` and where the range is unknown.
+    pub in_port_range: Option<bool>,
+    /// Time during which a socket was seen full.
+    pub full: Duration,
+    /// Attempts dropped, since the first of these sockets was made or we
+    /// started; `None` where the kernel does not tell.
+    pub drops: Option<u64>,
+}
+
+/// Sockets by where their limit comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// The limit is `net.core.somaxconn`: it clamps, or listen() asked for as much.
+    pub somaxconn: u64,
+    /// It is less: listen() asked for it.
+    pub application: u64,
+    /// It is more: listen() was called when somaxconn was higher.
+    pub older_somaxconn: u64,
+}
+
+/// What is remembered of listeners between passes.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    known: BTreeMap<(u16, IpAddr), Totals>,
+    other: Totals,
+    last: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    full: Duration,
+    drops: u64,
+    /// Drops at the last pass, by cookie.
+    sockets: HashMap<u64, u32>,
+}
+
+impl Totals {
+    /// Whether something was ever lost here.
+    fn troubled(&self) -> bool {
+        self.drops > 0 || !self.full.is_zero()
+    }
+}
+
+impl Tracker {
+    /// Takes in one pass and gives the groups: those in trouble first get a
+    /// name, then those of the lowest ports.
+    pub fn observe(&mut self, now: Instant, listeners: &[Listener], bounds: &Bounds) -> Vec<Group> {
+        let elapsed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let elapsed = elapsed.min(LONGEST_STEP);
+        self.last = Some(now);
+
+        let mut present: BTreeMap<(u16, IpAddr), Vec<&Listener>> = BTreeMap::new();
+        for listener in listeners {
+            present.entry((listener.port, listener.address)).or_default().push(listener);
+        }
+        self.known.retain(|key, _| present.contains_key(key));
+
+        let mut changes = BTreeMap::new();
+        for (key, sockets) in &present {
+            let totals = self.known.entry(*key).or_default();
+            let full = if sockets.iter().any(|socket| is_full(socket)) { elapsed } else { Duration::ZERO };
+            let drops = new_drops(&mut totals.sockets, sockets);
+            totals.full += full;
+            totals.drops += drops;
+            changes.insert(*key, (full, drops));
+        }
+
+        let mut order: Vec<_> = present.keys().copied().collect();
+        order.sort_by_key(|key| (!self.known.get(key).is_some_and(Totals::troubled), *key));
+        let (named, rest) = order.split_at(order.len().min(NAMED));
+        let mut named = named.to_vec();
+        named.sort_unstable();
+        let mut groups: Vec<Group> = named
+            .iter()
+            .filter_map(|key| {
+                let (port, address) = *key;
+                let in_port_range = in_port_range(port, bounds);
+                let name = (address.to_string(), port.to_string());
+                Some(group(name, present.get(key)?, self.known.get(key)?, in_port_range, bounds))
+            })
+            .collect();
+        if !rest.is_empty() {
+            // A sum over listeners that come and go; only what is new is added,
+            // so that it never falls.
+            for (full, drops) in rest.iter().filter_map(|key| changes.get(key)) {
+                self.other.full += *full;
+                self.other.drops += *drops;
+            }
+            let sockets: Vec<&Listener> =
+                rest.iter().filter_map(|key| present.get(key)).flatten().copied().collect();
+            groups.push(group(("other".into(), "other".into()), &sockets, &self.other, None, bounds));
+        }
+        groups
+    }
+}
+
+fn group(
+    (address, port): (String, String),
+    sockets: &[&Listener],
+    totals: &Totals,
+    in_port_range: Option<bool>,
+    bounds: &Bounds,
+) -> Group {
+    let sum = |value: fn(&Listener) -> u32| sockets.iter().map(|socket| u64::from(value(socket))).sum();
+    let worst =
+        sockets.iter().max_by(|one, two| fill(one).total_cmp(&fill(two)).then(two.limit.cmp(&one.limit)));
+    Group {
+        address,
+        port,
+        sockets: sockets.len() as u64,
+        queue: sum(|socket| socket.queue),
+        limit: sum(|socket| socket.limit),
+        fill: worst.map_or(0.0, |socket| fill(socket)),
+        socket_limit: worst.map_or(0, |socket| socket.limit.into()),
+        limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, somaxconn)),
+        in_port_range,
+        full: totals.full,
+        drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
+    }
+}
+
+fn is_full(socket: &Listener) -> bool {
+    socket.queue > socket.limit
+}
+
+fn fill(socket: &Listener) -> f64 {
+    f64::from(socket.queue) / (f64::from(socket.limit) + 1.0)
+}
+
+fn causes(sockets: &[&Listener], somaxconn: u64) -> Causes {
+    let mut causes = Causes::default();
+    for socket in sockets {
+        *match u64::from(socket.limit).cmp(&somaxconn) {
+            std::cmp::Ordering::Equal => &mut causes.somaxconn,
+            std::cmp::Ordering::Less => &mut causes.application,
+            std::cmp::Ordering::Greater => &mut causes.older_somaxconn,
+        } += 1;
+    }
+    causes
+}
+
+/// Drops since the last pass; of a socket not seen before all it ever had. A
+/// count that fell started anew.
+fn new_drops(before: &mut HashMap<u64, u32>, sockets: &[&Listener]) -> u64 {
+    let now = sockets.iter().filter_map(|socket| Some((socket.cookie, socket.drops?))).collect();
+    let before = std::mem::replace(before, now);
+    let new = sockets.iter().filter_map(|socket| {
+        let drops = socket.drops?;
+        let seen = before.get(&socket.cookie).copied().unwrap_or(0);
+        Some(u64::from(drops.checked_sub(seen).unwrap_or(drops)))
+    });
+    new.sum()
+}
+
+fn in_port_range(port: u16, bounds: &Bounds) -> Option<bool> {
+    let [first, last] = bounds.port_range?;
+    let reserved = bounds.reserved.iter().any(|[first, last]| (first..=last).contains(&&port));
+    Some((first..=last).contains(&port.into()) && !reserved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(port: u16, cookie: u64, queue: u32, limit: u32, drops: u32) -> Listener {
+        Listener { address: IpAddr::from([0; 4]), port, cookie, queue, limit, drops: Some(drops) }
+    }
+
+    fn bounds() -> Bounds {
+        Bounds { somaxconn: Some(16), port_range: Some([32768, 60999]), reserved: vec![[40000, 40001]] }
+    }
+
+    #[test]
+    fn full_is_one_more_than_the_limit() {
+        let mut tracker = Tracker::default();
+        let start = Instant::now();
+        let full = [listener(80, 1, 9, 8, 0)];
+        tracker.observe(start, &full, &bounds());
+        let groups = tracker.observe(start + Duration::from_secs(1), &full, &bounds());
+        assert_eq!((groups[0].fill, groups[0].full), (1.0, Duration::from_secs(1)));
+        // At the limit one more fits.
+        let groups = tracker.observe(start + Duration::from_secs(2), &[listener(80, 1, 8, 8, 0)], &bounds());
+        assert_eq!((groups[0].fill, groups[0].full), (8.0 / 9.0, Duration::from_secs(1)));
+        // Of an hour without a look only a moment counts.
+        let groups = tracker.observe(start + Duration::from_secs(3602), &full, &bounds());
+        assert_eq!(groups[0].full, Duration::from_secs(4));
+    }
+
+    #[test]
+    fn listen_of_nothing_holds_one() {
+        let groups = Tracker::default().observe(Instant::now(), &[listener(80, 1, 1, 0, 0)], &bounds());
+        assert_eq!((groups[0].fill, groups[0].socket_limit), (1.0, 0));
+    }
+
+    #[test]
+    fn sockets_of_a_port_are_summed_and_the_worst_is_kept() {
+        let sockets = [listener(80, 1, 0, 16, 2), listener(80, 2, 4, 8, 3), listener(80, 3, 1, 64, 0)];
+        let groups = Tracker::default().observe(Instant::now(), &sockets, &bounds());
+        assert_eq!(groups.len(), 1);
+        let group = &groups[0];
+        assert_eq!((group.sockets, group.queue, group.limit, group.drops), (3, 5, 88, Some(5)));
+        assert_eq!((group.fill, group.socket_limit), (4.0 / 9.0, 8));
+        let causes = Causes { somaxconn: 1, application: 1, older_somaxconn: 1 };
+        assert_eq!(group.limited_by, Some(causes));
+    }
+
+    #[test]
+    fn drops_never_fall_when_a_socket_goes() {
+        let mut tracker = Tracker::default();
+        let now = Instant::now();
+        let mut drops = |sockets: &[Listener]| tracker.observe(now, sockets, &bounds())[0].drops;
+        assert_eq!(drops(&[listener(80, 1, 0, 8, 7), listener(80, 2, 0, 8, 1)]), Some(8));
+        assert_eq!(drops(&[listener(80, 1, 0, 8, 9)]), Some(10));
+        // A new socket brings what it dropped before it was seen.
+        assert_eq!(drops(&[listener(80, 1, 0, 8, 9), listener(80, 3, 0, 8, 4)]), Some(14));
+        assert_eq!(drops(&[listener(80, 3, 0, 8, 1)]), Some(15));
+    }
+
+    #[test]
+    fn those_in_trouble_have_a_name_and_the_rest_a_sum_that_never_falls() {
+        let mut tracker = Tracker::default();
+        let now = Instant::now();
+        let mut sockets: Vec<_> = (1..=40).map(|port| listener(port, port.into(), 0, 8, 0)).collect();
+        let groups = tracker.observe(now, &sockets, &bounds());
+        assert_eq!(groups.len(), NAMED + 1);
+        assert_eq!((groups[NAMED].port.as_str(), groups[NAMED].sockets), ("other", 8));
+        sockets[39].drops = Some(5);
+        let groups = tracker.observe(now, &sockets, &bounds());
+        assert!(groups.iter().any(|group| group.port == "40" && group.drops == Some(5)));
+        assert_eq!((groups[NAMED].sockets, groups[NAMED].drops), (8, Some(0)));
+    }
+
+    #[test]
+    fn reserved_ports_are_not_given_away() {
+        let ports = [80, 32768, 40000, 40002].map(|port| in_port_range(port, &bounds()));
+        assert_eq!(ports, [Some(false), Some(true), Some(false), Some(true)]);
+        assert_eq!(in_port_range(80, &Bounds::default()), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Listening TCP sockets by sock_diag, and the parameters of the namespace that
+//! bound them.
+
+use std::net::IpAddr;
+
+use super::sysctl;
+use crate::kernel::netlink::messages;
+use crate::kernel::sock_diag::Socket;
+use crate::kernel::{Kernel, Malformed, Request, Result};
+
+/// One listening socket. Several may share address and port (`SO_REUSEPORT`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// Local address; unspecified for all.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+    /// Number that no other socket ever has.
+    pub cookie: u64,
+    /// Connections that wait for accept() (`sk_ack_backlog`).
+    pub queue: u32,
+    /// What listen() was given, at most somaxconn of that moment
+    /// (`sk_max_ack_backlog`). One more may wait: the queue is full when it is
+    /// longer (include/net/sock.h:sk_acceptq_is_full).
+    pub limit: u32,
+    /// Connection attempts dropped here (`sk_drops`).
+    pub drops: Option<u32>,
+}
+
+/// What bounds listeners in this namespace; `None` where the key is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// `net.core.somaxconn`
+    pub somaxconn: Option<u64>,
+    /// `net.ipv4.ip_local_port_range`: first and last.
+    pub port_range: Option<[u64; 2]>,
+    /// `net.ipv4.ip_local_reserved_ports`: first and last of each range.
+    pub reserved: Vec<[u16; 2]>,
+}
+
+/// Adds the sockets of messages to `found`.
+///
+/// # Errors
+/// A message that is cut, or of another family.
+pub fn parse(found: &mut Vec<Listener>, bytes: &[u8]) -> std::result::Result<(), Malformed> {
+    for (index, message) in messages(bytes).enumerate() {
+        let socket = Socket::parse(index + 1, message?)?;
+        found.push(Listener {
+            address: socket.address,
+            port: socket.port,
+            cookie: socket.cookie,
+            queue: socket.receive_queue,
+            limit: socket.send_queue,
+            drops: socket.drops(),
+        });
+    }
+    Ok(())
+}
+
+/// Parses a list of ports and ranges of them: `8080,9148-9150`
+/// (kernel/sysctl.c:proc_do_large_bitmap).
+///
+/// # Errors
+/// Anything that is not a port.
+pub fn parse_ports(bytes: &[u8]) -> std::result::Result<Vec<[u16; 2]>, Malformed> {
+    let text = sysctl::parse_text(bytes)?;
+    let ranges = text.split(',').filter(|range| !range.is_empty()).map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) => Ok([first, last]),
+            _ => Err(Malformed::new(1, "ports", "a port, or two with a dash between", range.as_bytes())),
+        }
+    });
+    ranges.collect()
+}
+
+/// Every listening socket of the namespace. A kernel without IPv6 has none of
+/// that family.
+pub fn read(kernel: &mut Kernel) -> Result<Vec<Listener>> {
+    let mut found = kernel.ask(Request::TcpListeners, parse)?;
+    match kernel.ask(Request::TcpListeners6, parse) {
+        Ok(mut more) => found.append(&mut more),
+        Err(error) if error.is_absent() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(found)
+}
+
+/// The parameters that bound them, each on its own: one key that is absent or
+/// cannot be understood hides no other.
+///
+/// # Errors
+/// The first key that exists and cannot be read or understood.
+pub fn read_bounds(kernel: &mut Kernel) -> (Bounds, Result<()>) {
+    let mut bounds = Bounds::default();
+    let somaxconn = sysctl::read_unsigned(kernel, "net/core/somaxconn");
+    let somaxconn = somaxconn.map(|value| bounds.somaxconn = value.map(|[value]| value));
+    let range = sysctl::read_unsigned(kernel, "net/ipv4/ip_local_port_range");
+    let range = range.map(|value| bounds.port_range = value);
+    let reserved = kernel.parse_value("net/ipv4/ip_local_reserved_ports", |bytes, _| parse_ports(bytes));
+    let reserved = match reserved {
+        Err(error) if error.is_absent() => Ok(()),
+        other => other.map(|ports| bounds.reserved = ports),
+    };
+    (bounds, somaxconn.and(range).and(reserved))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message as the kernel lays it out: [::1]:443, 3 of 128 waiting.
+    fn message() -> Vec<u8> {
+        let mut bytes = vec![0; 16 + 72];
+        bytes[16] = 10;
+        bytes[20..22].copy_from_slice(&443u16.to_be_bytes());
+        bytes[39] = 1;
+        bytes[60..68].copy_from_slice(&77u64.to_ne_bytes());
+        bytes[72..76].copy_from_slice(&3u32.to_ne_bytes());
+        bytes[76..80].copy_from_slice(&128u32.to_ne_bytes());
+        let numbers: Vec<u8> = (0..9u32).flat_map(|number| (100 + number).to_ne_bytes()).collect();
+        bytes.extend((4 + numbers.len() as u16).to_ne_bytes());
+        bytes.extend(7u16.to_ne_bytes());
+        bytes.extend(numbers);
+        let length = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_listener_is_read_by_offset() {
+        let mut found = Vec::new();
+        parse(&mut found, &message()).unwrap();
+        let expected = Listener {
+            address: "::1".parse().unwrap(),
+            port: 443,
+            cookie: 77,
+            queue: 3,
+            limit: 128,
+            drops: Some(108),
+        };
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_send_is_not_zero() {
+        let mut short = message();
+        // No drops among the numbers: 8 of 9.
+        short.truncate(short.len() - 4);
+        short[88..90].copy_from_slice(&36u16.to_ne_bytes());
+        short[..4].copy_from_slice(&124u32.to_ne_bytes());
+        let mut found = Vec::new();
+        parse(&mut found, &short).unwrap();
+        assert_eq!(found[0].drops, None);
+    }
+
+    #[test]
+    fn a_cut_message_or_another_family_says_so() {
+        let mut cut = message()[..80].to_vec();
+        cut[..4].copy_from_slice(&80u32.to_ne_bytes());
+        assert_eq!(parse(&mut Vec::new(), &cut).unwrap_err().item, "struct inet_diag_msg");
+        let mut other = message();
+        other[16] = 1;
+        assert!(parse(&mut Vec::new(), &other).is_err());
+    }
+
+    #[test]
+    fn ports_are_single_or_ranges() {
+        assert_eq!(parse_ports(b"8080,9148-9150\n").unwrap(), [[8080, 8080], [9148, 9150]]);
+        assert_eq!(parse_ports(b"\n").unwrap(), [[0; 2]; 0]);
+        assert!(parse_ports(b"8080,x\n").is_err());
+        assert!(parse_ports(b"70000\n").is_err());
+    }
+}
