@@ -62,6 +62,10 @@ pub struct ServeArgs {
     pub devices: Option<DeviceFilter>,
     /// Interval of the ticker behind ratios.
     pub sample_interval: Duration,
+    /// `--sockets.interval`
+    pub sockets_interval: Duration,
+    /// `--sockets.cpu-budget`, as a share of one CPU
+    pub sockets_cpu_budget: f64,
     /// The configuration file.
     pub config_file: Option<PathBuf>,
     /// Check flags and file, then exit.
@@ -184,6 +188,8 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
         netstat_all: flags.is_set("collector.netstat.all"),
         devices: devices(flags)?,
         sample_interval: flags.one("sample.interval").unwrap_or(Duration::from_secs(15)),
+        sockets_interval: flags.one("sockets.interval").unwrap_or(Duration::from_secs(15)),
+        sockets_cpu_budget: flags.one("sockets.cpu-budget").unwrap_or(0.01),
         config_file: flags.one("config.file"),
         config_check: flags.is_set("config.check"),
         log_level: flags.one("log.level").unwrap_or(LevelFilter::INFO),

@@ -22,7 +22,7 @@ use crate::kernel::Kernel;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 
-use sampler::Sampler;
+use sampler::{Plan, Sampler};
 use sources::Context;
 pub use sources::{SOURCES, Source};
 
@@ -74,11 +74,21 @@ pub struct Settings {
     pub netstat_all: bool,
     /// Interval of the ticker behind ratios.
     pub sample_interval: Duration,
+    /// Time from pass to pass over connections, where the budget allows.
+    pub sockets_interval: Duration,
+    /// Share of one CPU that walking connections may take, above 0.
+    pub sockets_cpu_budget: f64,
 }
 
 impl Settings {
-    fn wants_listeners(&self) -> bool {
-        index_of("listener").is_some_and(|listener| self.enabled.contains(listener))
+    fn sampling(&self) -> Plan {
+        let wants = |name| index_of(name).is_some_and(|index| self.enabled.contains(index));
+        Plan {
+            listeners: wants("listener"),
+            connections: wants("connection"),
+            interval: self.sockets_interval,
+            cpu_budget: self.sockets_cpu_budget,
+        }
     }
 }
 
@@ -124,7 +134,7 @@ impl Collector {
     pub fn start(kernel: Kernel, settings: Settings) -> std::io::Result<Self> {
         let (requests, inbox) = sync_channel(WAITING);
         let reading = Arc::new(AtomicUsize::new(0));
-        let sampler = Sampler::start(kernel.another(), settings.wants_listeners())?;
+        let sampler = Sampler::start(kernel.another(), settings.sampling())?;
         let mut reader = Reader {
             context: Context { kernel, settings, sampler, unusable_pages: None },
             reading: Arc::clone(&reading),
@@ -183,7 +193,7 @@ impl Reader {
             };
             match request {
                 Ok(Request::Apply(settings)) => {
-                    self.context.sampler.enable(settings.wants_listeners());
+                    self.context.sampler.apply(settings.sampling());
                     self.context.settings = settings;
                 }
                 // Whoever gave up waiting behind a slow source wants no reading.
@@ -232,9 +242,12 @@ impl Reader {
             self.log_change(index, &report);
             snapshot.reports.push(report);
         }
+        let sampling = self.context.sampler.work();
         snapshot.exporter = Exporter {
-            interrupted_dumps: self.context.kernel.interrupted_dumps(),
+            interrupted_dumps: self.context.kernel.interrupted_dumps()
+                + sampling.map_or(0, |sampling| sampling.interrupted_dumps),
             retransmit_ratio: self.retransmit_ratio.get(),
+            sampling,
         };
         snapshot
     }

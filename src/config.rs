@@ -57,6 +57,8 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         devices: devices.unwrap_or_else(|| DeviceFilter::Exclude(devices::plumbing())),
         netstat_all: args.netstat_all,
         sample_interval: args.sample_interval,
+        sockets_interval: args.sockets_interval,
+        sockets_cpu_budget: args.sockets_cpu_budget,
     })
 }
 

@@ -46,6 +46,8 @@ impl Server {
                     devices: DeviceFilter::Exclude(Regex::new("^$").unwrap()),
                     netstat_all: false,
                     sample_interval: Duration::from_secs(15),
+                    sockets_interval: Duration::from_secs(15),
+                    sockets_cpu_budget: 0.01,
                 };
                 let collector = Collector::start(Kernel::live(roots), settings).unwrap();
                 let mut listeners = Listeners::default();

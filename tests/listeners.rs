@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::support::Exporter;
 
 /// listen() with a backlog of the test's choice, which std does not offer.
-fn listen(address: SocketAddr, backlog: i32) -> TcpListener {
+pub(crate) fn listen(address: SocketAddr, backlog: i32) -> TcpListener {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket(family, SocketType::STREAM, None).unwrap();
     sockopt::set_socket_reuseport(&socket, true).unwrap();
@@ -22,7 +22,7 @@ fn listen(address: SocketAddr, backlog: i32) -> TcpListener {
 }
 
 /// Connections that nobody waits for.
-fn connect(port: u16, count: usize) -> Vec<OwnedFd> {
+pub(crate) fn connect(port: u16, count: usize) -> Vec<OwnedFd> {
     let start = |_| {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();

@@ -6,6 +6,7 @@ mod namespace;
 mod support;
 
 mod cli;
+mod connections;
 mod corpus;
 mod faults;
 mod golden;

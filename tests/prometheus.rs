@@ -137,6 +137,7 @@ fn types_arrive_as_they_are_meant() {
             nettune::metrics::Kind::Counter => "counter",
             nettune::metrics::Kind::Gauge => "gauge",
             nettune::metrics::Kind::Info => "info",
+            nettune::metrics::Kind::Histogram => "histogram",
         };
         assert_eq!(entry["type"], expected, "{}", metric.name);
         assert_eq!(entry["help"], metric.help, "{}", metric.name);

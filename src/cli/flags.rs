@@ -91,6 +91,13 @@ fn process() -> Vec<Arg> {
             .value_parser(interval::parse)
             .default_value("15s")
             .help("Interval that ratios are taken over, 1s to 10m"),
+        value("sockets.interval", "DURATION")
+            .value_parser(interval::parse)
+            .default_value("15s")
+            .help("Time from pass to pass over TCP connections, 1s to 10m"),
+        value("sockets.cpu-budget", "PERCENT").value_parser(percent).default_value("1%").help(
+            "Share of one CPU that these passes may take, 0.1% to 100%; where one costs more, they are rarer",
+        ),
         value("config.file", "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("YAML file with devices and collectors; read again on SIGHUP"),
@@ -144,6 +151,15 @@ fn telemetry_path(text: &str) -> Result<String, String> {
         return Err("/ and /-/ are taken by the exporter's own pages".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// A share of one CPU, with the sign: `1%`, `0.5%`.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').ok_or("expected a number and a percent sign, such as 1% or 0.5%")?;
+    match number.parse::<f64>() {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("must be between 0.1% and 100%".to_owned()),
+    }
 }
 
 /// The last line of the crate's message says what is wrong; the others draw it.
@@ -220,6 +236,14 @@ impl<'a> Flags<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_have_their_sign() {
+        assert_eq!((percent("1%"), percent("0.5%"), percent("100%")), (Ok(0.01), Ok(0.005), Ok(1.0)));
+        for bad in ["1", "0.01", "0%", "101%", "-1%", "NaN%", "%", "1 %", ""] {
+            assert!(percent(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_bad_regex_is_one_line() {

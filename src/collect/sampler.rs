@@ -6,37 +6,45 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::kernel::{Error, Kernel, Result};
+use crate::model::connections::{HalfOpen, Pass, ports};
 use crate::model::listeners::{Group, Tracker};
-use crate::read::listeners;
+use crate::model::{Connections, Sampling};
+use crate::read::{Family, connections, listeners};
 
 /// Listening sockets are looked at this often; a walk over them takes less than
 /// a millisecond.
-const INTERVAL: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(1);
 
-/// What was found longer ago says nothing of now.
-const STALE: Duration = Duration::from_secs(10);
+/// What was found this much longer ago than usual says nothing of now.
+const LATE: Duration = Duration::from_secs(10);
+
+/// What to walk, and how often.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Plan {
+    pub(super) listeners: bool,
+    pub(super) connections: bool,
+    /// Time from pass to pass over connections.
+    pub(super) interval: Duration,
+    /// Share of one CPU that these passes may take; beyond it they are rarer.
+    pub(super) cpu_budget: f64,
+}
 
 /// Handle to the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    switch: Sender<bool>,
-    latest: Arc<Latest>,
+    plans: Sender<Plan>,
+    found: Arc<Found>,
 }
 
-/// The last sample, and a signal for whoever waits for the first.
+/// What the thread has found so far.
 #[derive(Debug, Default)]
-struct Latest {
-    sample: Mutex<Option<Sample>>,
-    taken: Condvar,
-}
-
-#[derive(Debug, Clone)]
-struct Sample {
-    at: Instant,
-    /// Empty when the walk failed; what was understood when a parameter was not.
-    listeners: Arc<[Group]>,
-    outcome: std::result::Result<(), Arc<Error>>,
+struct Found {
+    listeners: Slot<Vec<Group>>,
+    connections: Slot<Connections>,
+    work: Mutex<Option<Sampling>>,
 }
 
 impl Sampler {
@@ -44,20 +52,29 @@ impl Sampler {
     ///
     /// # Errors
     /// The system has no thread to give.
-    pub(super) fn start(kernel: Kernel, enabled: bool) -> io::Result<Self> {
-        let (switch, switched) = channel();
-        let latest = Arc::new(Latest::default());
-        let shared = Arc::clone(&latest);
-        std::thread::Builder::new()
-            .name("sampler".into())
-            .spawn(move || run(kernel, enabled, &switched, &shared))?;
-        Ok(Self { switch, latest })
+    pub(super) fn start(kernel: Kernel, plan: Plan) -> io::Result<Self> {
+        let (plans, inbox) = channel();
+        let found = Arc::new(Found::default());
+        let mut walker = Walker {
+            kernel,
+            plan,
+            found: Arc::clone(&found),
+            tracker: Tracker::default(),
+            half_open: None,
+            times: None,
+            passes: 0,
+            last_pass: None,
+            next_pass: Instant::now(),
+            interval: plan.interval,
+        };
+        std::thread::Builder::new().name("sampler".into()).spawn(move || walker.run(&inbox))?;
+        Ok(Self { plans, found })
     }
 
-    /// Goes on or pauses.
-    pub(super) fn enable(&self, enabled: bool) {
-        // A thread that is gone shows as a sample that is too old.
-        let _ = self.switch.send(enabled);
+    /// Replaces the plan.
+    pub(super) fn apply(&self, plan: Plan) {
+        // A thread that is gone shows as samples that are too old.
+        let _ = self.plans.send(plan);
     }
 
     /// Listeners as they were last seen, and what that look met. Waits a moment
@@ -65,52 +82,187 @@ impl Sampler {
     ///
     /// # Errors
     /// It was too long ago.
-    pub(super) fn listeners(&self) -> Result<(Arc<[Group]>, Result<()>)> {
-        let guard = self.latest.lock();
-        let waited = self.latest.taken.wait_timeout_while(guard, INTERVAL, |sample| sample.is_none());
+    pub(super) fn listeners(&self) -> Result<(Arc<Vec<Group>>, Result<()>)> {
+        self.found.listeners.get("look at listening sockets")
+    }
+
+    /// Connections as the last pass found them, likewise.
+    ///
+    /// # Errors
+    /// It was too long ago.
+    pub(super) fn connections(&self) -> Result<(Arc<Connections>, Result<()>)> {
+        self.found.connections.get("pass over connections")
+    }
+
+    /// What this has cost so far; `None` while there is nothing to do.
+    pub(super) fn work(&self) -> Option<Sampling> {
+        *locked(&self.found.work)
+    }
+}
+
+/// The last sample of one kind, and a signal for whoever waits for the first.
+#[derive(Debug)]
+struct Slot<T> {
+    sample: Mutex<Option<Sample<T>>>,
+    taken: Condvar,
+}
+
+#[derive(Debug, Clone)]
+struct Sample<T> {
+    at: Instant,
+    /// Until the next one comes, as a rule.
+    interval: Duration,
+    /// What was understood, even when something was not.
+    value: Arc<T>,
+    outcome: std::result::Result<(), Arc<Error>>,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self { sample: Mutex::new(None), taken: Condvar::new() }
+    }
+}
+
+impl<T> Slot<T> {
+    fn put(&self, interval: Duration, value: T, outcome: Result<()>) {
+        let outcome = outcome.map_err(Arc::new);
+        *locked(&self.sample) =
+            Some(Sample { at: Instant::now(), interval, value: Arc::new(value), outcome });
+        self.taken.notify_all();
+    }
+
+    /// Whoever asks from now on waits for the next sample.
+    fn clear(&self) {
+        *locked(&self.sample) = None;
+    }
+
+    fn get(&self, what: &'static str) -> Result<(Arc<T>, Result<()>)> {
+        let guard = locked(&self.sample);
+        let waited = self.taken.wait_timeout_while(guard, TICK, |sample| sample.is_none());
         let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match guard.clone() {
-            Some(sample) if sample.at.elapsed() < STALE => {
-                Ok((sample.listeners, sample.outcome.map_err(Error::Shared)))
+        let Some(sample) = guard.as_ref() else { return Err(Error::Late { what, limit: TICK }) };
+        let limit = sample.interval + LATE;
+        if sample.at.elapsed() > limit {
+            return Err(Error::Late { what, limit });
+        }
+        Ok((Arc::clone(&sample.value), sample.outcome.clone().map_err(Error::Shared)))
+    }
+}
+
+/// A lock is held only to put or copy something whole, so that a panic
+/// elsewhere leaves nothing half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread's state.
+struct Walker {
+    kernel: Kernel,
+    plan: Plan,
+    found: Arc<Found>,
+    tracker: Tracker,
+    half_open: Option<HalfOpen>,
+    times: Option<Pass>,
+    passes: u64,
+    last_pass: Option<Instant>,
+    next_pass: Instant,
+    /// As planned, or longer where the budget asks for it.
+    interval: Duration,
+}
+
+impl Walker {
+    fn run(&mut self, inbox: &Receiver<Plan>) {
+        loop {
+            let started = Instant::now();
+            if !self.plan.connections {
+                self.found.connections.clear();
+                (self.half_open, self.last_pass) = (None, None);
+            } else if started >= self.next_pass {
+                self.pass(started);
             }
-            _ => Err(Error::Late { what: "look at listening sockets", limit: STALE }),
+            if self.plan.listeners {
+                self.look();
+            } else {
+                self.found.listeners.clear();
+            }
+            if !self.plan.listeners && !self.plan.connections {
+                *locked(&self.found.work) = None;
+            }
+            match inbox.recv_timeout(TICK.saturating_sub(started.elapsed())) {
+                Ok(plan) => {
+                    self.plan = plan;
+                    self.next_pass = Instant::now();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
         }
+    }
+
+    /// Looks at listening sockets.
+    fn look(&mut self) {
+        let (groups, outcome) = match listeners::read(&mut self.kernel) {
+            Ok(found) => {
+                let (bounds, outcome) = listeners::read_bounds(&mut self.kernel);
+                let half_open = self.half_open.as_ref();
+                (self.tracker.observe(Instant::now(), &found, &bounds, half_open), outcome)
+            }
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        self.account();
+        self.found.listeners.put(TICK, groups, outcome);
+    }
+
+    /// Passes over all connections.
+    fn pass(&mut self, started: Instant) {
+        let cpu_before = cpu_time();
+        // At the first pass the time of one interval is taken.
+        let since = self.last_pass.map_or(self.plan.interval, |last| started - last);
+        let found = walk(&mut self.kernel, since);
+        let cost = cpu_time().saturating_sub(cpu_before);
+        self.interval = self.plan.interval.max(cost.div_f64(self.plan.cpu_budget));
+        self.next_pass = started + self.interval;
+        let (now, outcome) = match found {
+            Ok(now) => {
+                self.passes += 1;
+                self.last_pass = Some(started);
+                self.half_open = Some(now.half_open.clone());
+                self.times.get_or_insert_default().add_times(&now);
+                (Some(now), Ok(()))
+            }
+            Err(error) => {
+                self.half_open = None;
+                (None, Err(error))
+            }
+        };
+        let value = Connections { now, times: self.times.clone() };
+        self.account();
+        self.found.connections.put(self.interval, value, outcome);
+    }
+
+    /// Before what was found: whoever sees that knows what it cost.
+    fn account(&self) {
+        *locked(&self.found.work) = Some(Sampling {
+            passes: self.passes,
+            interval: self.interval,
+            cpu: cpu_time(),
+            interrupted_dumps: self.kernel.interrupted_dumps(),
+        });
     }
 }
 
-impl Latest {
-    fn lock(&self) -> MutexGuard<'_, Option<Sample>> {
-        // The lock is only held to copy a whole sample.
-        self.sample.lock().unwrap_or_else(PoisonError::into_inner)
+fn walk(kernel: &mut Kernel, since: Duration) -> Result<Pass> {
+    let listening = ports(&listeners::read(kernel)?);
+    let mut pass = Pass::default();
+    for family in Family::BOTH {
+        let observe = |pass: &mut Pass, connection: &_| pass.observe(connection, &listening, since);
+        pass.add(&connections::read(kernel, family, observe)?);
     }
+    Ok(pass)
 }
 
-fn run(mut kernel: Kernel, mut enabled: bool, switched: &Receiver<bool>, latest: &Latest) {
-    let mut tracker = Tracker::default();
-    loop {
-        let started = Instant::now();
-        if enabled {
-            *latest.lock() = Some(observe(&mut kernel, &mut tracker));
-            latest.taken.notify_all();
-        } else {
-            // Whoever asks after a pause waits for the first look again.
-            *latest.lock() = None;
-        }
-        match switched.recv_timeout(INTERVAL.saturating_sub(started.elapsed())) {
-            Ok(wanted) => enabled = wanted,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-    }
-}
-
-fn observe(kernel: &mut Kernel, tracker: &mut Tracker) -> Sample {
-    let (listeners, outcome) = match listeners::read(kernel) {
-        Ok(found) => {
-            let (bounds, outcome) = listeners::read_bounds(kernel);
-            (tracker.observe(Instant::now(), &found, &bounds), outcome)
-        }
-        Err(error) => (Vec::new(), Err(error)),
-    };
-    Sample { at: Instant::now(), listeners: listeners.into(), outcome: outcome.map_err(Arc::new) }
+/// User and system time of this thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

@@ -44,6 +44,11 @@ pub const SOURCES: &[Source] = &[
     Source { name: "sockstat6", help: "/proc/net/sockstat6: IPv6 sockets", read: read_sockstat6 },
     Source { name: "listener", help: "accept queues of listening TCP sockets", read: read_listener },
     Source {
+        name: "connection",
+        help: "TCP connections by state, and their round trip times",
+        read: read_connection,
+    },
+    Source {
         name: "softnet",
         help: "/proc/net/softnet_stat: the receive path of each CPU",
         read: read_softnet,
@@ -112,6 +117,12 @@ fn read_sockstat6(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> 
 fn read_listener(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     let (listeners, result) = context.sampler.listeners()?;
     snapshot.listeners = Some(listeners);
+    result
+}
+
+fn read_connection(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let (connections, result) = context.sampler.connections()?;
+    snapshot.connections = Some(connections);
     result
 }
 

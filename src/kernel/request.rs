@@ -23,11 +23,15 @@ pub enum Request {
     TcpListeners,
     /// The same over IPv6.
     TcpListeners6,
+    /// TCP connections over IPv4 but those in TIME_WAIT, with `struct tcp_info`.
+    TcpConnections,
+    /// The same over IPv6.
+    TcpConnections6,
 }
 
 impl Request {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Links,
         Self::Qdiscs,
         Self::Neighbours,
@@ -38,6 +42,8 @@ impl Request {
         Self::ConntrackStatistics,
         Self::TcpListeners,
         Self::TcpListeners6,
+        Self::TcpConnections,
+        Self::TcpConnections6,
     ];
 
     /// The name errors and recordings use.
@@ -53,6 +59,8 @@ impl Request {
             Self::ConntrackStatistics => "conntrack-statistics",
             Self::TcpListeners => "tcp-listeners",
             Self::TcpListeners6 => "tcp6-listeners",
+            Self::TcpConnections => "tcp-connections",
+            Self::TcpConnections6 => "tcp6-connections",
         }
     }
 
@@ -61,7 +69,9 @@ impl Request {
         match self {
             Self::Rings | Self::Channels => NETLINK_GENERIC,
             Self::ConntrackStatistics => NETLINK_NETFILTER,
-            Self::TcpListeners | Self::TcpListeners6 => NETLINK_SOCK_DIAG,
+            Self::TcpListeners | Self::TcpListeners6 | Self::TcpConnections | Self::TcpConnections6 => {
+                NETLINK_SOCK_DIAG
+            }
             _ => NETLINK_ROUTE,
         }
     }
@@ -86,6 +96,6 @@ pub(super) fn zeroed(request: Request) -> Option<(u16, usize)> {
         Request::Addresses => Some((RTM_GETADDR, 8)),
         Request::Routes => Some((RTM_GETROUTE, 12)),
         Request::ConntrackStatistics => Some((NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS_CPU, 4)),
-        Request::Rings | Request::Channels | Request::TcpListeners | Request::TcpListeners6 => None,
+        _ => None,
     }
 }

@@ -42,6 +42,11 @@ const DROPS: Metric = counter(
     LISTENER,
     "Connection attempts dropped at these sockets for any reason (sk_drops; d of ss -ltm).",
 );
+const SYN_RECV: Metric = gauge(
+    "nettune_listener_syn_recv",
+    LISTENER,
+    "Half-open connections (SYN_RECV) of this listener at the last pass over connections.",
+);
 const LIMITED_BY: Metric = gauge(
     "nettune_listener_limited_by",
     &["address", "port", "cause"],
@@ -54,11 +59,22 @@ const IN_PORT_RANGE: Metric = gauge(
 );
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
-    vec![&QUEUE, &LIMIT, &FILL, &SOCKET_LIMIT, &FULL_SECONDS, &SOCKETS, &DROPS, &LIMITED_BY, &IN_PORT_RANGE]
+    vec![
+        &QUEUE,
+        &LIMIT,
+        &FILL,
+        &SOCKET_LIMIT,
+        &FULL_SECONDS,
+        &SOCKETS,
+        &DROPS,
+        &SYN_RECV,
+        &LIMITED_BY,
+        &IN_PORT_RANGE,
+    ]
 }
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
-    let groups = snapshot.listeners.as_deref().unwrap_or_default();
+    let groups = snapshot.listeners.as_deref().map(Vec::as_slice).unwrap_or_default();
     let of = |figure: fn(&Group) -> u64| groups.iter().map(move |group| (labels(group), figure(group)));
     out.family(&QUEUE, of(|group| group.queue))?;
     out.family(&LIMIT, of(|group| group.limit))?;
@@ -67,6 +83,7 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.family(&FULL_SECONDS, groups.iter().map(|group| (labels(group), group.full.as_secs_f64())))?;
     out.family(&SOCKETS, of(|group| group.sockets))?;
     out.family(&DROPS, groups.iter().filter_map(|group| Some((labels(group), group.drops?))))?;
+    out.family(&SYN_RECV, groups.iter().filter_map(|group| Some((labels(group), group.half_open?))))?;
     out.family(
         &LIMITED_BY,
         groups.iter().flat_map(|group| {

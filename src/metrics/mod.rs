@@ -2,6 +2,7 @@
 //! group. Each names its families once, as [`Metric`] constants that both the
 //! exposition and `docs/metrics.md` are made from.
 
+mod connections;
 mod counters;
 mod exporter;
 mod hosts;
@@ -80,6 +81,7 @@ impl Collector for Exposition {
         counters::write(&mut out, snapshot)?;
         sockets::write(&mut out, snapshot)?;
         listeners::write(&mut out, snapshot)?;
+        connections::write(&mut out, snapshot)?;
         receive::write(&mut out, snapshot)?;
         links::write(&mut out, snapshot)?;
         qdiscs::write(&mut out, snapshot)?;
@@ -91,13 +93,14 @@ impl Collector for Exposition {
 
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 11] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 12] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
         ("The host: `host` and `cpu`", hosts::metrics()),
         ("Counters of TCP, UDP, IP and ICMP: `snmp`, `snmp6` and `netstat`", counters::metrics()),
         ("Sockets: `sockstat` and `sockstat6`", sockets::metrics()),
         ("Listening TCP sockets: `listener`", listeners::metrics()),
+        ("TCP connections: `connection`", connections::metrics()),
         ("The receive path: `softnet`, `softirqs` and `interrupts`", receive::metrics()),
         ("Network devices: `netdev` and `route`", links::metrics()),
         ("Queueing disciplines: `qdisc`", qdiscs::metrics()),

@@ -7,6 +7,8 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 
+use crate::model::histogram::{RTT_BOUNDS, RttHistogram};
+
 /// What a family's samples are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -16,6 +18,8 @@ pub enum Kind {
     Gauge,
     /// Always 1; the labels are the message.
     Info,
+    /// Observations by size, each only rising.
+    Histogram,
 }
 
 impl Kind {
@@ -24,6 +28,7 @@ impl Kind {
         match self {
             Self::Counter => "counter",
             Self::Gauge | Self::Info => "gauge",
+            Self::Histogram => "histogram",
         }
     }
 }
@@ -61,6 +66,15 @@ pub(super) const fn gauge(name: &'static str, labels: &'static [&'static str], h
 /// An info.
 pub(super) const fn info(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
     Metric { name, kind: Kind::Info, labels, help }
+}
+
+/// A histogram.
+pub(super) const fn histogram(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind: Kind::Histogram, labels, help }
 }
 
 /// The value of a label.
@@ -175,6 +189,7 @@ impl<'a> Writer<'a> {
             Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
             Kind::Gauge => (metric.name, MetricType::Gauge),
             Kind::Info => (metric.name.trim_end_matches("_info"), MetricType::Info),
+            Kind::Histogram => (metric.name, MetricType::Histogram),
         };
         let mut encoder = self.0.encode_descriptor(name, metric.help, None, kind)?;
         let mut seen = std::collections::HashSet::new();
@@ -199,6 +214,23 @@ impl<'a> Writer<'a> {
                 (_, Value::Unsigned(value)) => sample.encode_gauge(&value)?,
                 (_, Value::Float(value)) => sample.encode_gauge(&value)?,
             }
+        }
+        Ok(())
+    }
+
+    /// Writes a family of histograms.
+    pub(super) fn histograms<'l, 'h, const N: usize>(
+        &mut self,
+        metric: &Metric,
+        samples: impl IntoIterator<Item = ([Label<'l>; N], &'h RttHistogram)>,
+    ) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(metric.name, metric.help, None, MetricType::Histogram)?;
+        for (values, histogram) in samples {
+            let bounds = RTT_BOUNDS.into_iter().chain([f64::INFINITY]);
+            let buckets: Vec<_> = bounds.zip(histogram.counts).collect();
+            let labels = Labels(metric.labels, &values);
+            let mut sample = encoder.encode_family(&labels)?;
+            sample.encode_histogram::<NoLabelSet>(histogram.sum, histogram.count(), &buckets, None)?;
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Listeners: sockets that share address and port, seen again and again.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
+use super::connections::HalfOpen;
 use crate::read::listeners::{Bounds, Listener};
 
 /// Listeners that are shown under their own name; the others are summed up.
@@ -40,6 +41,8 @@ pub struct Group {
     /// Attempts dropped, since the first of these sockets was made or we
     /// started; `None` where the kernel does not tell.
     pub drops: Option<u64>,
+    /// Half-open connections; `None` before the first pass over connections.
+    pub half_open: Option<u64>,
 }
 
 /// Sockets by where their limit comes from.
@@ -77,9 +80,16 @@ impl Totals {
 }
 
 impl Tracker {
-    /// Takes in one pass and gives the groups: those in trouble first get a
+    /// Takes in one look, and the half-open connections of the last pass over
+    /// connections, and gives the groups: those in trouble first get a
     /// name, then those of the lowest ports.
-    pub fn observe(&mut self, now: Instant, listeners: &[Listener], bounds: &Bounds) -> Vec<Group> {
+    pub fn observe(
+        &mut self,
+        now: Instant,
+        listeners: &[Listener],
+        bounds: &Bounds,
+        half_open: Option<&HalfOpen>,
+    ) -> Vec<Group> {
         let elapsed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let elapsed = elapsed.min(LONGEST_STEP);
         self.last = Some(now);
@@ -89,6 +99,7 @@ impl Tracker {
             present.entry((listener.port, listener.address)).or_default().push(listener);
         }
         self.known.retain(|key, _| present.contains_key(key));
+        let half_open = half_open.map(|found| by_listener(found, &present));
 
         let mut changes = BTreeMap::new();
         for (key, sockets) in &present {
@@ -111,7 +122,10 @@ impl Tracker {
                 let (port, address) = *key;
                 let in_port_range = in_port_range(port, bounds);
                 let name = (address.to_string(), port.to_string());
-                Some(group(name, present.get(key)?, self.known.get(key)?, in_port_range, bounds))
+                let mut group = group(name, present.get(key)?, self.known.get(key)?, bounds);
+                group.in_port_range = in_port_range;
+                group.half_open = half_open.as_ref().map(|found| found.get(key).copied().unwrap_or(0));
+                Some(group)
             })
             .collect();
         if !rest.is_empty() {
@@ -123,7 +137,10 @@ impl Tracker {
             }
             let sockets: Vec<&Listener> =
                 rest.iter().filter_map(|key| present.get(key)).flatten().copied().collect();
-            groups.push(group(("other".into(), "other".into()), &sockets, &self.other, None, bounds));
+            let mut group = group(("other".into(), "other".into()), &sockets, &self.other, bounds);
+            group.half_open =
+                half_open.map(|found| rest.iter().filter_map(|key| found.get(key).copied()).sum());
+            groups.push(group);
         }
         groups
     }
@@ -133,7 +150,6 @@ fn group(
     (address, port): (String, String),
     sockets: &[&Listener],
     totals: &Totals,
-    in_port_range: Option<bool>,
     bounds: &Bounds,
 ) -> Group {
     let sum = |value: fn(&Listener) -> u32| sockets.iter().map(|socket| u64::from(value(socket))).sum();
@@ -148,10 +164,27 @@ fn group(
         fill: worst.map_or(0.0, |socket| fill(socket)),
         socket_limit: worst.map_or(0, |socket| socket.limit.into()),
         limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, somaxconn)),
-        in_port_range,
+        in_port_range: None,
         full: totals.full,
         drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
+        half_open: None,
     }
+}
+
+/// Half-open connections by the listener that made them: the one of their
+/// address, else the one of all addresses.
+fn by_listener<T>(found: &HalfOpen, listeners: &BTreeMap<(u16, IpAddr), T>) -> HalfOpen {
+    let mut counts = HalfOpen::new();
+    for ((port, address), count) in found {
+        let unspecified = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
+        let same_family = unspecified.into_iter().filter(|any| any.is_ipv4() || address.is_ipv6());
+        let any = same_family.chain([Ipv6Addr::UNSPECIFIED.into()]);
+        let keys = std::iter::once(*address).chain(any).map(|address| (*port, address));
+        if let Some(key) = keys.into_iter().find(|key| listeners.contains_key(key)) {
+            *counts.entry(key).or_default() += count;
+        }
+    }
+    counts
 }
 
 fn is_full(socket: &Listener) -> bool {
@@ -210,27 +243,28 @@ mod tests {
         let mut tracker = Tracker::default();
         let start = Instant::now();
         let full = [listener(80, 1, 9, 8, 0)];
-        tracker.observe(start, &full, &bounds());
-        let groups = tracker.observe(start + Duration::from_secs(1), &full, &bounds());
+        tracker.observe(start, &full, &bounds(), None);
+        let groups = tracker.observe(start + Duration::from_secs(1), &full, &bounds(), None);
         assert_eq!((groups[0].fill, groups[0].full), (1.0, Duration::from_secs(1)));
         // At the limit one more fits.
-        let groups = tracker.observe(start + Duration::from_secs(2), &[listener(80, 1, 8, 8, 0)], &bounds());
+        let groups =
+            tracker.observe(start + Duration::from_secs(2), &[listener(80, 1, 8, 8, 0)], &bounds(), None);
         assert_eq!((groups[0].fill, groups[0].full), (8.0 / 9.0, Duration::from_secs(1)));
         // Of an hour without a look only a moment counts.
-        let groups = tracker.observe(start + Duration::from_secs(3602), &full, &bounds());
+        let groups = tracker.observe(start + Duration::from_secs(3602), &full, &bounds(), None);
         assert_eq!(groups[0].full, Duration::from_secs(4));
     }
 
     #[test]
     fn listen_of_nothing_holds_one() {
-        let groups = Tracker::default().observe(Instant::now(), &[listener(80, 1, 1, 0, 0)], &bounds());
+        let groups = Tracker::default().observe(Instant::now(), &[listener(80, 1, 1, 0, 0)], &bounds(), None);
         assert_eq!((groups[0].fill, groups[0].socket_limit), (1.0, 0));
     }
 
     #[test]
     fn sockets_of_a_port_are_summed_and_the_worst_is_kept() {
         let sockets = [listener(80, 1, 0, 16, 2), listener(80, 2, 4, 8, 3), listener(80, 3, 1, 64, 0)];
-        let groups = Tracker::default().observe(Instant::now(), &sockets, &bounds());
+        let groups = Tracker::default().observe(Instant::now(), &sockets, &bounds(), None);
         assert_eq!(groups.len(), 1);
         let group = &groups[0];
         assert_eq!((group.sockets, group.queue, group.limit, group.drops), (3, 5, 88, Some(5)));
@@ -243,7 +277,7 @@ mod tests {
     fn drops_never_fall_when_a_socket_goes() {
         let mut tracker = Tracker::default();
         let now = Instant::now();
-        let mut drops = |sockets: &[Listener]| tracker.observe(now, sockets, &bounds())[0].drops;
+        let mut drops = |sockets: &[Listener]| tracker.observe(now, sockets, &bounds(), None)[0].drops;
         assert_eq!(drops(&[listener(80, 1, 0, 8, 7), listener(80, 2, 0, 8, 1)]), Some(8));
         assert_eq!(drops(&[listener(80, 1, 0, 8, 9)]), Some(10));
         // A new socket brings what it dropped before it was seen.
@@ -256,11 +290,11 @@ mod tests {
         let mut tracker = Tracker::default();
         let now = Instant::now();
         let mut sockets: Vec<_> = (1..=40).map(|port| listener(port, port.into(), 0, 8, 0)).collect();
-        let groups = tracker.observe(now, &sockets, &bounds());
+        let groups = tracker.observe(now, &sockets, &bounds(), None);
         assert_eq!(groups.len(), NAMED + 1);
         assert_eq!((groups[NAMED].port.as_str(), groups[NAMED].sockets), ("other", 8));
         sockets[39].drops = Some(5);
-        let groups = tracker.observe(now, &sockets, &bounds());
+        let groups = tracker.observe(now, &sockets, &bounds(), None);
         assert!(groups.iter().any(|group| group.port == "40" && group.drops == Some(5)));
         assert_eq!((groups[NAMED].sockets, groups[NAMED].drops), (8, Some(0)));
     }

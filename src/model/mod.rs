@@ -1,11 +1,13 @@
 //! Values with meaning; no input or output, no metric names.
 
+pub mod connections;
 pub mod defaults;
 pub mod devices;
+pub mod histogram;
 pub mod host;
 pub mod interval;
 pub mod listeners;
 pub mod parameters;
 mod snapshot;
 
-pub use snapshot::{Exporter, Nic, Outcome, Report, Snapshot};
+pub use snapshot::{Connections, Exporter, Nic, Outcome, Report, Sampling, Snapshot};

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connections::Pass;
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
 use super::listeners::Group;
@@ -91,7 +92,9 @@ pub struct Snapshot {
     /// `/proc/net/sockstat6`
     pub sockstat6: Option<Sockstat>,
     /// Listening TCP sockets.
-    pub listeners: Option<Arc<[Group]>>,
+    pub listeners: Option<Arc<Vec<Group>>>,
+    /// TCP connections.
+    pub connections: Option<Arc<Connections>>,
     /// What sockstat is judged by.
     pub socket_limits: Option<Limits>,
     /// `/proc/net/softnet_stat`
@@ -150,4 +153,28 @@ pub struct Exporter {
     pub interrupted_dumps: u64,
     /// Retransmissions over the last interval.
     pub retransmit_ratio: Option<f64>,
+    /// The thread that walks sockets; `None` where it has nothing to do.
+    pub sampling: Option<Sampling>,
+}
+
+/// TCP connections.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Connections {
+    /// As the last pass found them; `None` when it failed.
+    pub now: Option<Pass>,
+    /// Times of all passes since the start; `None` before the first.
+    pub times: Option<Pass>,
+}
+
+/// What walking sockets costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sampling {
+    /// Completed passes over all connections.
+    pub passes: u64,
+    /// Time from pass to pass.
+    pub interval: Duration,
+    /// CPU time of the thread.
+    pub cpu: Duration,
+    /// Dumps that stayed interrupted after retries.
+    pub interrupted_dumps: u64,
 }

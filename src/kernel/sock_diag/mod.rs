@@ -1,6 +1,8 @@
 //! sock_diag (include/uapi/linux/inet_diag.h, sock_diag.h, 5.10-6.18): requests,
 //! and a borrowed view of `struct inet_diag_msg`.
 
+mod tcp_info;
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_packet_core::Emitable;
@@ -10,27 +12,34 @@ use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, Stat
 use super::netlink::{Attribute, Message, array_at, u32_at, u64_at};
 use super::{Malformed, Request};
 
+pub use tcp_info::TcpInfo;
+
 /// Message type and payload of a request to sock_diag; `None` for others.
 pub(super) fn dump(request: Request) -> Option<(u16, Vec<u8>)> {
     let (family, socket_id) = match request {
-        Request::TcpListeners => (AF_INET, SocketId::new_v4()),
-        Request::TcpListeners6 => (AF_INET6, SocketId::new_v6()),
+        Request::TcpListeners | Request::TcpConnections => (AF_INET, SocketId::new_v4()),
+        Request::TcpListeners6 | Request::TcpConnections6 => (AF_INET6, SocketId::new_v6()),
         _ => return None,
     };
-    let request = InetRequest {
-        family,
-        protocol: IPPROTO_TCP,
-        extensions: ExtensionFlags::SKMEMINFO,
-        states: StateFlags::LISTEN,
-        socket_id,
+    let (states, extensions) = match request {
+        Request::TcpListeners | Request::TcpListeners6 => (StateFlags::LISTEN, ExtensionFlags::SKMEMINFO),
+        _ => (connected(), ExtensionFlags::INFO),
     };
+    let request = InetRequest { family, protocol: IPPROTO_TCP, extensions, states, socket_id };
     let mut payload = vec![0; request.buffer_len()];
     request.emit(&mut payload);
     Some((SOCK_DIAG_BY_FAMILY, payload))
 }
 
+/// Every state of a connection but TIME_WAIT, of which there may be hundreds of
+/// thousands and which holds nothing but its ports.
+fn connected() -> StateFlags {
+    StateFlags::all() - StateFlags::LISTEN - StateFlags::TIME_WAIT - StateFlags::CLOSE
+}
+
 /// Size of `struct inet_diag_msg`.
 const INET_DIAG_MSG: usize = 72;
+const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_SKMEMINFO: u16 = 7;
 /// Index into the numbers of INET_DIAG_SKMEMINFO (enum in sock_diag.h).
 const SK_MEMINFO_DROPS: usize = 8;
@@ -38,6 +47,8 @@ const SK_MEMINFO_DROPS: usize = 8;
 /// One socket, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Socket<'a> {
+    /// `idiag_state`, as in include/net/tcp_states.h.
+    pub state: u8,
     /// Local address, `idiag_src`.
     pub address: IpAddr,
     /// Local port, `idiag_sport`.
@@ -72,6 +83,7 @@ impl<'a> Socket<'a> {
                 _ => return None,
             };
             Some(Self {
+                state: *bytes.get(1)?,
                 address,
                 port: u16::from_be_bytes(array_at(bytes, 4)?),
                 cookie: u64_at(bytes, 44)?,
@@ -90,6 +102,12 @@ impl<'a> Socket<'a> {
     pub fn drops(&self) -> Option<u32> {
         let memory = self.attributes().find(|attribute| attribute.kind == INET_DIAG_SKMEMINFO)?;
         u32_at(memory.value, 4 * SK_MEMINFO_DROPS)
+    }
+
+    /// What TCP knows of the connection; `None` for half-open ones.
+    pub fn tcp_info(&self) -> Option<TcpInfo<'a>> {
+        let info = self.attributes().find(|attribute| attribute.kind == INET_DIAG_INFO)?;
+        Some(TcpInfo::new(info.value))
     }
 
     fn attributes(&self) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
