@@ -100,7 +100,16 @@ fn connections_are_those_of_ss() {
     assert_eq!(found["nettune_listener_syn_recv{address=\"::\",port=\"9004\"}"], 4.0);
     assert_eq!(found["nettune_listener_syn_recv{address=\"127.0.0.1\",port=\"9001\"}"], 0.0);
     assert!(found["nettune_sockets_passes_total"] >= 1.0);
-    drop((established, halves, held));
+
+    // What nobody accepts grows old; what was accepted does not.
+    let oldest = |address: &str, port: u16| {
+        format!("nettune_listener_oldest_unaccepted_seconds{{address=\"{address}\",port=\"{port}\"}}")
+    };
+    let aged = until(&exporter, |found| found[&oldest("::1", 9005)] >= 2.0);
+    assert_eq!((aged[&oldest("127.0.0.1", 9001)], aged[&oldest("::", 9004)]), (0.0, 0.0));
+    let accepted = held.3.accept().unwrap();
+    until(&exporter, |found| found[&oldest("::1", 9005)] == 0.0);
+    drop((established, halves, held, accepted));
 }
 
 /// The first pass takes in what was heard during one interval: here everything.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::kernel::{Error, Kernel, Result};
-use crate::model::connections::{HalfOpen, Pass, ports};
+use crate::model::connections::{Pass, Unaccepted, WaitingBy, ports};
 use crate::model::listeners::{Group, Tracker};
 use crate::model::{Connections, Sampling};
 use crate::read::{Family, connections, listeners};
@@ -60,7 +60,8 @@ impl Sampler {
             plan,
             found: Arc::clone(&found),
             tracker: Tracker::default(),
-            half_open: None,
+            unaccepted: Unaccepted::default(),
+            waiting: None,
             times: None,
             passes: 0,
             last_pass: None,
@@ -161,7 +162,8 @@ struct Walker {
     plan: Plan,
     found: Arc<Found>,
     tracker: Tracker,
-    half_open: Option<HalfOpen>,
+    unaccepted: Unaccepted,
+    waiting: Option<WaitingBy>,
     times: Option<Pass>,
     passes: u64,
     last_pass: Option<Instant>,
@@ -176,7 +178,7 @@ impl Walker {
             let started = Instant::now();
             if !self.plan.connections {
                 self.found.connections.clear();
-                (self.half_open, self.last_pass) = (None, None);
+                (self.waiting, self.last_pass) = (None, None);
             } else if started >= self.next_pass {
                 self.pass(started);
             }
@@ -204,8 +206,8 @@ impl Walker {
         let (groups, outcome) = match listeners::read(&mut self.kernel) {
             Ok(found) => {
                 let (bounds, outcome) = listeners::read_bounds(&mut self.kernel);
-                let half_open = self.half_open.as_ref();
-                (self.tracker.observe(Instant::now(), &found, &bounds, half_open), outcome)
+                let waiting = self.waiting.as_ref();
+                (self.tracker.observe(Instant::now(), &found, &bounds, waiting), outcome)
             }
             Err(error) => (Vec::new(), Err(error)),
         };
@@ -226,12 +228,12 @@ impl Walker {
             Ok(now) => {
                 self.passes += 1;
                 self.last_pass = Some(started);
-                self.half_open = Some(now.half_open.clone());
+                self.waiting = Some(self.unaccepted.observe(started, &now));
                 self.times.get_or_insert_default().add_times(&now);
                 (Some(now), Ok(()))
             }
             Err(error) => {
-                self.half_open = None;
+                self.waiting = None;
                 (None, Err(error))
             }
         };

@@ -47,6 +47,11 @@ const SYN_RECV: Metric = gauge(
     LISTENER,
     "Half-open connections (SYN_RECV) of this listener at the last pass over connections.",
 );
+const OLDEST_UNACCEPTED: Metric = gauge(
+    "nettune_listener_oldest_unaccepted_seconds",
+    LISTENER,
+    "Time from the pass that first saw the oldest connection that waits for accept() to the last pass; 0 when none waits (inode 0).",
+);
 const LIMITED_BY: Metric = gauge(
     "nettune_listener_limited_by",
     &["address", "port", "cause"],
@@ -68,6 +73,7 @@ pub(super) fn metrics() -> Vec<&'static Metric> {
         &SOCKETS,
         &DROPS,
         &SYN_RECV,
+        &OLDEST_UNACCEPTED,
         &LIMITED_BY,
         &IN_PORT_RANGE,
     ]
@@ -83,7 +89,13 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.family(&FULL_SECONDS, groups.iter().map(|group| (labels(group), group.full.as_secs_f64())))?;
     out.family(&SOCKETS, of(|group| group.sockets))?;
     out.family(&DROPS, groups.iter().filter_map(|group| Some((labels(group), group.drops?))))?;
-    out.family(&SYN_RECV, groups.iter().filter_map(|group| Some((labels(group), group.half_open?))))?;
+    out.family(&SYN_RECV, groups.iter().filter_map(|group| Some((labels(group), group.waiting?.half_open))))?;
+    out.family(
+        &OLDEST_UNACCEPTED,
+        groups
+            .iter()
+            .filter_map(|group| Some((labels(group), group.waiting?.oldest_unaccepted.as_secs_f64()))),
+    )?;
     out.family(
         &LIMITED_BY,
         groups.iter().flat_map(|group| {

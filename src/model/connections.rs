@@ -1,8 +1,8 @@
 //! What one pass over all connections adds up to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::histogram::RttHistogram;
 use crate::read::connections::{Connection, State};
@@ -46,8 +46,25 @@ impl Path {
     }
 }
 
-/// Half-open connections (SYN_RECV) by local port and address.
-pub type HalfOpen = BTreeMap<(u16, IpAddr), u64>;
+/// Connections that a listener has and its program not yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Half-open ones (SYN_RECV).
+    pub half_open: u64,
+    /// Time since the oldest one that waits for accept() was first seen.
+    pub oldest_unaccepted: Duration,
+}
+
+impl Waiting {
+    /// Takes in those of another address.
+    pub fn add(&mut self, other: &Self) {
+        self.half_open += other.half_open;
+        self.oldest_unaccepted = self.oldest_unaccepted.max(other.oldest_unaccepted);
+    }
+}
+
+/// By local port and address.
+pub type WaitingBy = BTreeMap<(u16, IpAddr), Waiting>;
 
 /// Round trip times by path, in the order of [`Path::NAMES`].
 pub type ByPath = [RttHistogram; Path::NAMES.len()];
@@ -58,8 +75,11 @@ pub struct Pass {
     /// Connections by state, in the order of [`State::ALL`], and role, in the
     /// order of [`Role::NAMES`].
     pub connections: [[u64; 2]; State::ALL.len()],
-    /// Half-open connections.
-    pub half_open: HalfOpen,
+    /// Local port and address of half-open connections, and how many.
+    pub half_open: BTreeMap<(u16, IpAddr), u64>,
+    /// Connections that wait for accept(), by cookie, with local port and
+    /// address. Accept queues bound how many there can be.
+    pub unaccepted: BTreeMap<u64, (u16, IpAddr)>,
     /// Smoothed round trip times of connections that heard from their peer since
     /// the last pass.
     pub rtt: ByPath,
@@ -73,8 +93,14 @@ impl Pass {
     pub fn observe(&mut self, connection: &Connection, listening: &BTreeSet<u16>, since: Duration) {
         let role = if listening.contains(&connection.port) { Role::Server } else { Role::Client };
         self.connections[connection.state as usize][role as usize] += 1;
-        if connection.state == State::SynRecv {
-            *self.half_open.entry((connection.port, connection.address.to_canonical())).or_default() += 1;
+        let place = (connection.port, connection.address.to_canonical());
+        match connection.state {
+            State::SynRecv => *self.half_open.entry(place).or_default() += 1,
+            // The peer may have closed already.
+            State::Established | State::CloseWait if role == Role::Server && !connection.has_owner => {
+                self.unaccepted.insert(connection.cookie, place);
+            }
+            _ => {}
         }
         let heard = connection.last_ack_received.is_some_and(|ago| Duration::from_millis(ago.into()) < since);
         if let (true, Some(rtt), Some(min_rtt)) = (heard, connection.rtt, connection.min_rtt) {
@@ -92,6 +118,7 @@ impl Pass {
         for (key, count) in &other.half_open {
             *self.half_open.entry(*key).or_default() += count;
         }
+        self.unaccepted.extend(&other.unaccepted);
         self.add_times(other);
     }
 
@@ -101,6 +128,27 @@ impl Pass {
         for (histogram, more) in histograms.zip(other.rtt.iter().chain(&other.min_rtt)) {
             histogram.add(more);
         }
+    }
+}
+
+/// When connections that wait for accept() were first seen.
+#[derive(Debug, Default)]
+pub struct Unaccepted(HashMap<u64, Instant>);
+
+impl Unaccepted {
+    /// Takes in a pass.
+    pub fn observe(&mut self, now: Instant, pass: &Pass) -> WaitingBy {
+        let mut waiting = WaitingBy::new();
+        for (place, count) in &pass.half_open {
+            waiting.entry(*place).or_default().half_open = *count;
+        }
+        self.0.retain(|cookie, _| pass.unaccepted.contains_key(cookie));
+        for (cookie, place) in &pass.unaccepted {
+            let first_seen = *self.0.entry(*cookie).or_insert(now);
+            let oldest_unaccepted = now.saturating_duration_since(first_seen);
+            waiting.entry(*place).or_default().add(&Waiting { half_open: 0, oldest_unaccepted });
+        }
+        waiting
     }
 }
 
@@ -118,6 +166,8 @@ mod tests {
             state,
             address: "::ffff:192.0.2.1".parse().unwrap(),
             port,
+            cookie: 1,
+            has_owner: true,
             rtt: times.map(|(rtt, _)| rtt),
             min_rtt: times.map(|(_, least)| least),
             last_ack_received: Some(heard),
@@ -139,10 +189,34 @@ mod tests {
         assert_eq!(pass.connections[State::Established as usize], [1, 1]);
         assert_eq!(pass.connections[State::SynRecv as usize], [2, 0]);
         // A mapped address is that of IPv4.
-        assert_eq!(pass.half_open, HalfOpen::from([((443, "192.0.2.1".parse().unwrap()), 2)]));
+        assert_eq!(pass.half_open, BTreeMap::from([((443, "192.0.2.1".parse().unwrap()), 2)]));
         let mut sum = pass.clone();
         sum.add(&pass);
         assert_eq!(sum.connections[State::SynRecv as usize], [4, 0]);
+    }
+
+    #[test]
+    fn the_age_of_a_connection_ends_with_accept() {
+        let since = Duration::from_secs(15);
+        let start = Instant::now();
+        let mut unaccepted = Unaccepted::default();
+        let mut look = |seconds: u64, connections: &[(u64, u16, bool)]| {
+            let mut pass = Pass::default();
+            for (cookie, port, has_owner) in connections {
+                let found = connection(State::Established, *port, None, 0);
+                let found = Connection { cookie: *cookie, has_owner: *has_owner, ..found };
+                pass.observe(&found, &BTreeSet::from([443]), since);
+            }
+            let waiting = unaccepted.observe(start + Duration::from_secs(seconds), &pass);
+            waiting
+                .get(&(443, "192.0.2.1".parse().unwrap()))
+                .map(|waiting| waiting.oldest_unaccepted.as_secs())
+        };
+        assert_eq!(look(0, &[(1, 443, false)]), Some(0));
+        // A client of ours that is closing has no owner either, and waits for nobody.
+        assert_eq!(look(15, &[(1, 443, false), (2, 443, false), (3, 80, false)]), Some(15));
+        assert_eq!(look(30, &[(1, 443, true), (2, 443, false)]), Some(15));
+        assert_eq!(look(45, &[(1, 443, true), (2, 443, true)]), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use super::connections::HalfOpen;
+use super::connections::{Waiting, WaitingBy};
 use crate::read::listeners::{Bounds, Listener};
 
 /// Listeners that are shown under their own name; the others are summed up.
@@ -41,8 +41,9 @@ pub struct Group {
     /// Attempts dropped, since the first of these sockets was made or we
     /// started; `None` where the kernel does not tell.
     pub drops: Option<u64>,
-    /// Half-open connections; `None` before the first pass over connections.
-    pub half_open: Option<u64>,
+    /// Connections not yet with the program; `None` before the first pass over
+    /// connections.
+    pub waiting: Option<Waiting>,
 }
 
 /// Sockets by where their limit comes from.
@@ -80,15 +81,15 @@ impl Totals {
 }
 
 impl Tracker {
-    /// Takes in one look, and the half-open connections of the last pass over
-    /// connections, and gives the groups: those in trouble first get a
+    /// Takes in one look, and what waits by the last pass over connections,
+    /// and gives the groups: those in trouble first get a
     /// name, then those of the lowest ports.
     pub fn observe(
         &mut self,
         now: Instant,
         listeners: &[Listener],
         bounds: &Bounds,
-        half_open: Option<&HalfOpen>,
+        waiting: Option<&WaitingBy>,
     ) -> Vec<Group> {
         let elapsed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let elapsed = elapsed.min(LONGEST_STEP);
@@ -99,7 +100,7 @@ impl Tracker {
             present.entry((listener.port, listener.address)).or_default().push(listener);
         }
         self.known.retain(|key, _| present.contains_key(key));
-        let half_open = half_open.map(|found| by_listener(found, &present));
+        let waiting = waiting.map(|found| by_listener(found, &present));
 
         let mut changes = BTreeMap::new();
         for (key, sockets) in &present {
@@ -124,7 +125,7 @@ impl Tracker {
                 let name = (address.to_string(), port.to_string());
                 let mut group = group(name, present.get(key)?, self.known.get(key)?, bounds);
                 group.in_port_range = in_port_range;
-                group.half_open = half_open.as_ref().map(|found| found.get(key).copied().unwrap_or(0));
+                group.waiting = waiting.as_ref().map(|found| found.get(key).copied().unwrap_or_default());
                 Some(group)
             })
             .collect();
@@ -138,8 +139,11 @@ impl Tracker {
             let sockets: Vec<&Listener> =
                 rest.iter().filter_map(|key| present.get(key)).flatten().copied().collect();
             let mut group = group(("other".into(), "other".into()), &sockets, &self.other, bounds);
-            group.half_open =
-                half_open.map(|found| rest.iter().filter_map(|key| found.get(key).copied()).sum());
+            group.waiting = waiting.map(|found| {
+                let mut sum = Waiting::default();
+                rest.iter().filter_map(|key| found.get(key)).for_each(|waiting| sum.add(waiting));
+                sum
+            });
             groups.push(group);
         }
         groups
@@ -167,24 +171,24 @@ fn group(
         in_port_range: None,
         full: totals.full,
         drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
-        half_open: None,
+        waiting: None,
     }
 }
 
-/// Half-open connections by the listener that made them: the one of their
-/// address, else the one of all addresses.
-fn by_listener<T>(found: &HalfOpen, listeners: &BTreeMap<(u16, IpAddr), T>) -> HalfOpen {
-    let mut counts = HalfOpen::new();
-    for ((port, address), count) in found {
+/// What waits, by the listener that has it: the one of the local address, else
+/// the one of all addresses.
+fn by_listener<T>(found: &WaitingBy, listeners: &BTreeMap<(u16, IpAddr), T>) -> WaitingBy {
+    let mut sums = WaitingBy::new();
+    for ((port, address), waiting) in found {
         let unspecified = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
         let same_family = unspecified.into_iter().filter(|any| any.is_ipv4() || address.is_ipv6());
         let any = same_family.chain([Ipv6Addr::UNSPECIFIED.into()]);
         let keys = std::iter::once(*address).chain(any).map(|address| (*port, address));
         if let Some(key) = keys.into_iter().find(|key| listeners.contains_key(key)) {
-            *counts.entry(key).or_default() += count;
+            sums.entry(key).or_default().add(waiting);
         }
     }
-    counts
+    sums
 }
 
 fn is_full(socket: &Listener) -> bool {

@@ -76,6 +76,10 @@ pub struct Connection {
     pub address: IpAddr,
     /// Local port.
     pub port: u16,
+    /// Number that no other connection ever has.
+    pub cookie: u64,
+    /// Whether a program holds it: not before accept(), nor after close().
+    pub has_owner: bool,
     /// Smoothed round trip time, microseconds.
     pub rtt: Option<u32>,
     /// Least round trip time of the last minutes, microseconds.
@@ -98,6 +102,8 @@ pub fn walk(bytes: &[u8], mut each: impl FnMut(&Connection)) -> std::result::Res
             state,
             address: socket.address,
             port: socket.port,
+            cookie: socket.cookie,
+            has_owner: socket.inode != 0,
             rtt: info.and_then(|info| info.rtt()),
             min_rtt: info.and_then(|info| info.min_rtt()),
             last_ack_received: info.and_then(|info| info.last_ack_received()),
@@ -142,6 +148,8 @@ mod tests {
         bytes[16..18].copy_from_slice(&[2, state]);
         bytes[20..22].copy_from_slice(&40_000u16.to_be_bytes());
         bytes[24..28].copy_from_slice(&[192, 0, 2, 1]);
+        bytes[60..68].copy_from_slice(&77u64.to_ne_bytes());
+        bytes[84..88].copy_from_slice(&5u32.to_ne_bytes());
         bytes.extend((4 + tcp_info.len() as u16).to_ne_bytes());
         bytes.extend(2u16.to_ne_bytes());
         bytes.extend(tcp_info);
@@ -168,6 +176,8 @@ mod tests {
             state: State::Established,
             address: "192.0.2.1".parse().unwrap(),
             port: 40_000,
+            cookie: 77,
+            has_owner: true,
             rtt: Some(1500),
             min_rtt: Some(900),
             last_ack_received: Some(0),

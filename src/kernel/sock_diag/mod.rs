@@ -53,7 +53,8 @@ pub struct Socket<'a> {
     pub address: IpAddr,
     /// Local port, `idiag_sport`.
     pub port: u16,
-    /// Number that no other socket ever has, `idiag_cookie`.
+    /// Number that no other socket ever has, `idiag_cookie`; half-open ones have
+    /// one too.
     pub cookie: u64,
     /// `idiag_rqueue`: connections that wait for accept() where the socket
     /// listens, else bytes that wait to be read.
@@ -61,6 +62,8 @@ pub struct Socket<'a> {
     /// `idiag_wqueue`: most that may wait for accept() where the socket listens,
     /// else bytes not yet acknowledged.
     pub send_queue: u32,
+    /// `idiag_inode`: that of the file, 0 before accept() and after close().
+    pub inode: u32,
     message: Message<'a>,
 }
 
@@ -89,6 +92,7 @@ impl<'a> Socket<'a> {
                 cookie: u64_at(bytes, 44)?,
                 receive_queue: u32_at(bytes, 56)?,
                 send_queue: u32_at(bytes, 60)?,
+                inode: u32_at(bytes, 68)?,
                 message,
             })
         };
