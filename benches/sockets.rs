@@ -115,8 +115,17 @@ fn ss() -> f64 {
     printed.lines().nth(1).unwrap().split_whitespace().map(seconds).sum::<f64>() / f64::from(PASSES)
 }
 
-/// The exporter: CPU time of a pass and resident memory, seconds and MiB.
-fn nettune() -> (f64, f64) {
+/// What the exporter shows while it passes over the sockets all the time.
+struct Sampling {
+    /// CPU time of a pass, seconds.
+    pass: f64,
+    /// Resident memory, MiB.
+    resident: f64,
+    /// 99th percentile of the time of a whole scrape meanwhile, seconds.
+    scrape: f64,
+}
+
+fn nettune() -> Sampling {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut child = Command::new(env!("CARGO_BIN_EXE_nettune"))
         .arg(format!("--web.listen-address=127.0.0.1:{port}"))
@@ -124,31 +133,39 @@ fn nettune() -> (f64, f64) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let figure = |name: &str| -> Option<f64> {
+    let scrape = || -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        let query = "collect[]=connection&collect[]=process";
-        write!(stream, "GET /metrics?{query} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").ok()?;
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        answer.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        Some(answer)
     };
-    let passes = || figure("nettune_sockets_passes_total").unwrap_or(0.0);
-    let cpu = || figure("nettune_sockets_sample_cpu_seconds_total").unwrap_or(0.0);
+    let figure = |answer: &str, name: &str| -> f64 {
+        answer.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0.0)
+    };
     let deadline = Instant::now() + Duration::from_secs(120);
-    let reach = |wanted: f64| {
-        while passes() < wanted {
-            assert!(Instant::now() < deadline, "no {wanted} passes in two minutes");
-            sleep(Duration::from_millis(50));
+    let mut times = Vec::new();
+    let mut reach = |wanted: f64| loop {
+        let started = Instant::now();
+        let answer = scrape().unwrap_or_default();
+        times.push(started.elapsed().as_secs_f64());
+        let passes = figure(&answer, "nettune_sockets_passes_total ");
+        if passes >= wanted {
+            return (passes, figure(&answer, "nettune_sockets_sample_cpu_seconds_total "), answer);
         }
+        assert!(Instant::now() < deadline, "no {wanted} passes in two minutes");
+        sleep(Duration::from_millis(10));
     };
-    reach(1.0);
-    let (first, before) = (passes(), cpu());
-    reach(first + f64::from(PASSES));
-    let (last, after) = (passes(), cpu());
-    let resident = figure("process_resident_memory_bytes").unwrap();
+    let (first, before, _) = reach(1.0);
+    let (last, after, answer) = reach(first + f64::from(PASSES));
     child.kill().unwrap();
     child.wait().unwrap();
-    ((after - before) / (last - first), resident / f64::from(1 << 20))
+    times.sort_by(f64::total_cmp);
+    Sampling {
+        pass: (after - before) / (last - first),
+        resident: figure(&answer, "process_resident_memory_bytes ") / f64::from(1 << 20),
+        scrape: times[times.len() * 99 / 100],
+    }
 }
 
 fn main() {
@@ -160,8 +177,10 @@ fn main() {
     }
     let sizes: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let sizes = if sizes.is_empty() { DEFAULT_SIZES.to_vec() } else { sizes };
-    println!("| sockets | bare dump | nettune | `ss -tinH` | nettune / dump | nettune / ss | resident |");
-    println!("|---|---|---|---|---|---|---|");
+    println!(
+        "| sockets | bare dump | nettune | `ss -tinH` | nettune / dump | nettune / ss | resident | scrape, p99 |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
     let mut holders = Vec::new();
     let mut connections = 0;
     for size in sizes {
@@ -170,15 +189,16 @@ fn main() {
             holders.push(Holder::start(holders.len(), more));
             connections += more;
         }
-        let (dump, (pass, resident), listed) = (bare_dump(), nettune(), ss());
+        let (dump, Sampling { pass, resident, scrape }, listed) = (bare_dump(), nettune(), ss());
         let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
         println!(
-            "| {size} | {} | {} | {} | {:.2} | {:.2} | {resident:.1} MiB |",
+            "| {size} | {} | {} | {} | {:.2} | {:.2} | {resident:.1} MiB | {} |",
             milliseconds(dump),
             milliseconds(pass),
             milliseconds(listed),
             pass / dump,
             pass / listed,
+            milliseconds(scrape),
         );
     }
 }

@@ -180,6 +180,29 @@ fn a_hangup_reloads_the_file_if_it_is_good() {
 }
 
 #[test]
+fn walking_sockets_stops_and_goes_on_with_a_reload() {
+    let scratch = Scratch::new();
+    let file = scratch.file("nettune.yaml", "collectors:\n  disabled: []\n");
+    let exporter = Exporter::start(&["--config.file", file.to_str().unwrap()]);
+    let reload = |disabled: &str| {
+        fs::write(&file, format!("collectors:\n  disabled: [{disabled}]\n")).unwrap();
+        exporter.signal("HUP");
+    };
+    let shows = |name: &str| exporter.get("/metrics", &[]).text().lines().any(|line| line.starts_with(name));
+    let both = ["nettune_listener_sockets{", "nettune_tcp_connections{"];
+    assert!(both.iter().all(|name| shows(name)) && shows("nettune_sockets_passes_total "));
+    reload("listener, connection");
+    eventually("nothing walks sockets", || (!shows("nettune_sockets_passes_total ")).then_some(()));
+    assert!(!both.iter().any(|name| shows(name)));
+    reload("connection");
+    eventually("listeners are back", || shows(both[0]).then_some(()));
+    assert!(!shows(both[1]));
+    reload("");
+    eventually("connections are back", || shows(both[1]).then_some(()));
+    assert!(has_source(&exporter, "listener") && has_source(&exporter, "connection"));
+}
+
+#[test]
 fn a_scrape_in_flight_is_finished_before_the_end() {
     let scratch = Scratch::new();
     let (procfs, gate) = scratch.gated_procfs();

@@ -191,6 +191,8 @@ impl Walker {
                 *locked(&self.found.work) = None;
             }
             match inbox.recv_timeout(TICK.saturating_sub(started.elapsed())) {
+                // A reload that changes nothing here asks for no pass.
+                Ok(plan) if plan == self.plan => {}
                 Ok(plan) => {
                     self.plan = plan;
                     self.next_pass = Instant::now();
