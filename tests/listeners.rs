@@ -110,6 +110,12 @@ fn queues_that_nobody_empties_are_those_of_ss() {
         assert_eq!(given, [expected], "{port}");
     }
 
+    // The usual repair, without a restart of the program: it did not ask for 16.
+    namespace.run("sysctl -qw net.core.somaxconn=4096");
+    let raised = until(&exporter, |found| !found.contains_key(&cause(9002, "somaxconn")));
+    assert!(raised.contains_key(&cause(9002, "older_somaxconn")));
+    assert!(raised.contains_key(&cause(9001, "application")));
+
     // Full time passes as the clock does, and stops when somebody accepts.
     let full = of("full_seconds_total", 9001);
     let started = Instant::now();

@@ -14,9 +14,13 @@ use crate::model::listeners::{Group, Tracker};
 use crate::model::{Connections, Sampling};
 use crate::read::{Family, connections, listeners};
 
-/// Listening sockets are looked at this often; a walk over them takes less than
-/// a millisecond.
+/// Listening sockets are looked at this often; on a host with few it takes about a
+/// millisecond (benches/sockets.rs). Where the budget does not allow for it, they are looked at more
+/// rarely.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Time between two looks at the plan while there is nothing to do.
+const IDLE: Duration = Duration::from_secs(3600);
 
 /// What was found this much longer ago than usual says nothing of now.
 const LATE: Duration = Duration::from_secs(10);
@@ -28,7 +32,8 @@ pub(super) struct Plan {
     pub(super) connections: bool,
     /// Time from pass to pass over connections.
     pub(super) interval: Duration,
-    /// Share of one CPU that these passes may take; beyond it they are rarer.
+    /// Share of one CPU that passes may take, and looks as much again; beyond it
+    /// they are rarer.
     pub(super) cpu_budget: f64,
 }
 
@@ -67,6 +72,8 @@ impl Sampler {
             last_pass: None,
             next_pass: Instant::now(),
             interval: plan.interval,
+            next_look: Instant::now(),
+            look_interval: TICK,
         };
         std::thread::Builder::new().name("sampler".into()).spawn(move || walker.run(&inbox))?;
         Ok(Self { plans, found })
@@ -170,6 +177,8 @@ struct Walker {
     next_pass: Instant,
     /// As planned, or longer where the budget asks for it.
     interval: Duration,
+    next_look: Instant,
+    look_interval: Duration,
 }
 
 impl Walker {
@@ -182,39 +191,64 @@ impl Walker {
             } else if started >= self.next_pass {
                 self.pass(started);
             }
-            if self.plan.listeners {
-                self.look();
-            } else {
+            if !self.plan.listeners {
                 self.found.listeners.clear();
+                self.tracker.pause();
+            } else if started >= self.next_look {
+                self.look(started);
             }
             if !self.plan.listeners && !self.plan.connections {
                 *locked(&self.found.work) = None;
             }
-            match inbox.recv_timeout(TICK.saturating_sub(started.elapsed())) {
-                // A reload that changes nothing here asks for no pass.
-                Ok(plan) if plan == self.plan => {}
-                Ok(plan) => {
-                    self.plan = plan;
-                    self.next_pass = Instant::now();
-                }
+            match inbox.recv_timeout(self.time_to_next()) {
+                Ok(plan) => self.change(plan),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
+    fn time_to_next(&self) -> Duration {
+        let looks = self.plan.listeners.then_some(self.next_look);
+        let passes = self.plan.connections.then_some(self.next_pass);
+        let next = looks.into_iter().chain(passes).min();
+        next.map_or(IDLE, |next| next.saturating_duration_since(Instant::now()))
+    }
+
+    /// A reload asks for nothing sooner than the plan does, except what was off.
+    fn change(&mut self, plan: Plan) {
+        let now = Instant::now();
+        if plan.connections && !self.plan.connections {
+            self.next_pass = now;
+        }
+        if plan.listeners && !self.plan.listeners {
+            self.next_look = now;
+        }
+        self.next_pass = self.next_pass.min(now + plan.interval);
+        self.plan = plan;
+    }
+
+    /// What this much CPU time may be spent on once.
+    fn affordable(&self, cost: Duration) -> Duration {
+        cost.div_f64(self.plan.cpu_budget)
+    }
+
     /// Looks at listening sockets.
-    fn look(&mut self) {
+    fn look(&mut self, started: Instant) {
+        let cpu_before = cpu_time();
         let (groups, outcome) = match listeners::read(&mut self.kernel) {
             Ok(found) => {
                 let (bounds, outcome) = listeners::read_bounds(&mut self.kernel);
                 let waiting = self.waiting.as_ref();
-                (self.tracker.observe(Instant::now(), &found, &bounds, waiting), outcome)
+                let longest = 3 * self.look_interval;
+                (self.tracker.observe(started, &found, &bounds, waiting, longest), outcome)
             }
             Err(error) => (Vec::new(), Err(error)),
         };
+        self.look_interval = TICK.max(self.affordable(cpu_time().saturating_sub(cpu_before)));
+        self.next_look = started + self.look_interval;
         self.account();
-        self.found.listeners.put(TICK, groups, outcome);
+        self.found.listeners.put(self.look_interval, groups, outcome);
     }
 
     /// Passes over all connections.
@@ -224,7 +258,7 @@ impl Walker {
         let since = self.last_pass.map_or(self.plan.interval, |last| started - last);
         let found = walk(&mut self.kernel, since);
         let cost = cpu_time().saturating_sub(cpu_before);
-        self.interval = self.plan.interval.max(cost.div_f64(self.plan.cpu_budget));
+        self.interval = self.plan.interval.max(self.affordable(cost));
         self.next_pass = started + self.interval;
         let (now, outcome) = match found {
             Ok(now) => {

@@ -10,12 +10,12 @@ use crate::read::connections::State;
 const CONNECTIONS: Metric = gauge(
     "nettune_tcp_connections",
     &["state", "role"],
-    "Connections by state, and whether something listens on the local port; TIME_WAIT is nettune_tcp_time_wait_sockets.",
+    "Connections by state, and whether something listens on the local port; TIME_WAIT is nettune_tcp_time_wait_sockets, which has fin_wait2 without an owner as well.",
 );
 const RTT: Metric = histogram(
     "nettune_tcp_rtt_seconds",
     &["path"],
-    "Smoothed round trip time of connections that heard from their peer since the last pass, one observation a pass (tcpi_rtt).",
+    "Smoothed round trip time of connections that sent data and heard from their peer since the last pass, one observation a pass (tcpi_rtt).",
 );
 const MIN_RTT: Metric = histogram(
     "nettune_tcp_min_rtt_seconds",

@@ -35,17 +35,17 @@ const FULL_SECONDS: Metric = counter(
 const SOCKETS: Metric = gauge(
     "nettune_listener_sockets",
     LISTENER,
-    "Listening sockets of this address and port, more than one with SO_REUSEPORT.",
+    "Listening sockets of this address and port, more than one with SO_REUSEPORT or where each is bound to a device of its own.",
 );
 const DROPS: Metric = counter(
     "nettune_listener_drops_total",
     LISTENER,
-    "Connection attempts dropped at these sockets for any reason (sk_drops; d of ss -ltm).",
+    "Packets dropped at these sockets: connection attempts, and stray ones such as a RST (sk_drops; d of ss -ltm).",
 );
 const SYN_RECV: Metric = gauge(
     "nettune_listener_syn_recv",
     LISTENER,
-    "Half-open connections (SYN_RECV) of this listener at the last pass over connections.",
+    "Connections of this listener in SYN_RECV at the last pass: half open, or by TCP Fast Open.",
 );
 const OLDEST_UNACCEPTED: Metric = gauge(
     "nettune_listener_oldest_unaccepted_seconds",
@@ -55,7 +55,7 @@ const OLDEST_UNACCEPTED: Metric = gauge(
 const LIMITED_BY: Metric = gauge(
     "nettune_listener_limited_by",
     &["address", "port", "cause"],
-    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less), older_somaxconn (more: from before it was lowered).",
+    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (more, or the somaxconn when first seen: listen() came before a change).",
 );
 const IN_PORT_RANGE: Metric = gauge(
     "nettune_listener_in_port_range",

@@ -8,7 +8,8 @@ use super::histogram::RttHistogram;
 use crate::read::connections::{Connection, State};
 use crate::read::listeners::Listener;
 
-/// Which end of a connection is ours.
+/// Which end of a connection is ours, as far as the port tells: a client may have
+/// one that a program listens on at another address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Something listens on the local port.
@@ -80,8 +81,8 @@ pub struct Pass {
     /// Connections that wait for accept(), by cookie, with local port and
     /// address. Accept queues bound how many there can be.
     pub unaccepted: BTreeMap<u64, (u16, IpAddr)>,
-    /// Smoothed round trip times of connections that heard from their peer since
-    /// the last pass.
+    /// Smoothed round trip times of connections that sent data and heard from
+    /// their peer since the last pass.
     pub rtt: ByPath,
     /// Their least round trip times.
     pub min_rtt: ByPath,
@@ -89,7 +90,7 @@ pub struct Pass {
 
 impl Pass {
     /// Takes in a connection. `since` is the time since the last pass: what did
-    /// not hear from its peer meanwhile has nothing new to say of the path.
+    /// not send and hear from its peer meanwhile has nothing new to say of the path.
     pub fn observe(&mut self, connection: &Connection, listening: &BTreeSet<u16>, since: Duration) {
         let role = if listening.contains(&connection.port) { Role::Server } else { Role::Client };
         self.connections[connection.state as usize][role as usize] += 1;
@@ -102,8 +103,10 @@ impl Pass {
             }
             _ => {}
         }
-        let heard = connection.last_ack_received.is_some_and(|ago| Duration::from_millis(ago.into()) < since);
-        if let (true, Some(rtt), Some(min_rtt)) = (heard, connection.rtt, connection.min_rtt) {
+        // Who only receives measures nothing: what the peer sends acknowledges as well.
+        let recently = |ago: Option<u32>| ago.is_some_and(|ago| Duration::from_millis(ago.into()) < since);
+        let measured = recently(connection.last_data_sent) && recently(connection.last_ack_received);
+        if let (true, Some(rtt), Some(min_rtt)) = (measured, connection.rtt, connection.min_rtt) {
             let path = Path::of(min_rtt) as usize;
             self.rtt[path].observe(f64::from(rtt) / 1e6);
             self.min_rtt[path].observe(f64::from(min_rtt) / 1e6);
@@ -170,6 +173,7 @@ mod tests {
             has_owner: true,
             rtt: times.map(|(rtt, _)| rtt),
             min_rtt: times.map(|(_, least)| least),
+            last_data_sent: Some(heard),
             last_ack_received: Some(heard),
         }
     }
@@ -239,6 +243,9 @@ mod tests {
         ] {
             pass.observe(&connection(State::Established, 1, Some(times), heard), &BTreeSet::new(), since);
         }
+        let receiver = connection(State::Established, 1, Some((5, 5)), 10);
+        let receiver = Connection { last_data_sent: Some(99_999), ..receiver };
+        pass.observe(&receiver, &BTreeSet::new(), since);
         assert_eq!(pass.rtt.map(|histogram| histogram.count()), [1, 1, 1]);
         assert_eq!(pass.min_rtt.map(|histogram| histogram.sum), [0.0008, 0.001, 0.02]);
         assert_eq!(pass.rtt[Path::Region as usize].sum, 0.03);

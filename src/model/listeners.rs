@@ -1,6 +1,6 @@
 //! Listeners: sockets that share address and port, seen again and again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,6 @@ use crate::read::listeners::{Bounds, Listener};
 /// Listeners that are shown under their own name; the others are summed up.
 pub const NAMED: usize = 32;
 
-/// Time between two passes that counts at most: after a longer pause nothing is
-/// known of what was between.
-const LONGEST_STEP: Duration = Duration::from_secs(3);
-
 /// Listening sockets of one address and port, or all that have no name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
@@ -21,7 +17,8 @@ pub struct Group {
     pub address: String,
     /// Local port, or `other`.
     pub port: String,
-    /// Sockets: more than one with `SO_REUSEPORT`.
+    /// Sockets: more than one with `SO_REUSEPORT`, or where each is bound to a
+    /// device of its own.
     pub sockets: u64,
     /// Connections that wait for accept(), of all sockets.
     pub queue: u64,
@@ -38,7 +35,7 @@ pub struct Group {
     pub in_port_range: Option<bool>,
     /// Time during which a socket was seen full.
     pub full: Duration,
-    /// Attempts dropped, since the first of these sockets was made or we
+    /// Packets dropped, since the first of these sockets was made or we
     /// started; `None` where the kernel does not tell.
     pub drops: Option<u64>,
     /// Connections not yet with the program; `None` before the first pass over
@@ -46,14 +43,26 @@ pub struct Group {
     pub waiting: Option<Waiting>,
 }
 
+impl Group {
+    /// The queue is looked at more often than connections are; an empty one
+    /// holds none that waits.
+    fn forget_what_was_accepted(&mut self) {
+        if let (0, Some(waiting)) = (self.queue, &mut self.waiting) {
+            waiting.oldest_unaccepted = Duration::ZERO;
+        }
+    }
+}
+
 /// Sockets by where their limit comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Causes {
     /// The limit is `net.core.somaxconn`: it clamps, or listen() asked for as much.
     pub somaxconn: u64,
-    /// It is less: listen() asked for it.
+    /// It is less: listen() asked for it, unless somaxconn was raised before we
+    /// first saw the socket.
     pub application: u64,
-    /// It is more: listen() was called when somaxconn was higher.
+    /// It is more, or the somaxconn of the time when the socket was first seen:
+    /// listen() was called under another setting.
     pub older_somaxconn: u64,
 }
 
@@ -69,34 +78,57 @@ pub struct Tracker {
 struct Totals {
     full: Duration,
     drops: u64,
-    /// Drops at the last pass, by cookie.
-    sockets: HashMap<u64, u32>,
+    /// By cookie.
+    sockets: HashMap<u64, Seen>,
+}
+
+/// What is remembered of a socket.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Drops at the last look.
+    drops: Option<u32>,
+    /// `net.core.somaxconn` when it was first seen.
+    somaxconn: Option<u64>,
 }
 
 impl Totals {
-    /// Whether something was ever lost here.
-    fn troubled(&self) -> bool {
-        self.drops > 0 || !self.full.is_zero()
+    /// Those that were seen full come first, then those that dropped something,
+    /// which a stray packet suffices for.
+    fn rank(&self) -> u8 {
+        match (self.full.is_zero(), self.drops) {
+            (false, _) => 0,
+            (true, 1..) => 1,
+            (true, 0) => 2,
+        }
     }
 }
 
 impl Tracker {
+    /// After a pause nothing is known of what was between.
+    pub fn pause(&mut self) {
+        self.last = None;
+    }
+
     /// Takes in one look, and what waits by the last pass over connections,
     /// and gives the groups: those in trouble first get a
-    /// name, then those of the lowest ports.
+    /// name, then those of the lowest ports. Of the time since the
+    /// last look at most `longest` counts.
     pub fn observe(
         &mut self,
         now: Instant,
         listeners: &[Listener],
         bounds: &Bounds,
         waiting: Option<&WaitingBy>,
+        longest: Duration,
     ) -> Vec<Group> {
         let elapsed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        let elapsed = elapsed.min(LONGEST_STEP);
+        let elapsed = elapsed.min(longest);
         self.last = Some(now);
 
         let mut present: BTreeMap<(u16, IpAddr), Vec<&Listener>> = BTreeMap::new();
-        for listener in listeners {
+        // A dump that is resumed may give a socket twice.
+        let mut cookies = HashSet::with_capacity(listeners.len());
+        for listener in listeners.iter().filter(|listener| cookies.insert(listener.cookie)) {
             present.entry((listener.port, listener.address)).or_default().push(listener);
         }
         self.known.retain(|key, _| present.contains_key(key));
@@ -106,14 +138,14 @@ impl Tracker {
         for (key, sockets) in &present {
             let totals = self.known.entry(*key).or_default();
             let full = if sockets.iter().any(|socket| is_full(socket)) { elapsed } else { Duration::ZERO };
-            let drops = new_drops(&mut totals.sockets, sockets);
+            let drops = new_drops(&mut totals.sockets, sockets, bounds.somaxconn);
             totals.full += full;
             totals.drops += drops;
             changes.insert(*key, (full, drops));
         }
 
         let mut order: Vec<_> = present.keys().copied().collect();
-        order.sort_by_key(|key| (!self.known.get(key).is_some_and(Totals::troubled), *key));
+        order.sort_by_key(|key| (self.known.get(key).map(Totals::rank), *key));
         let (named, rest) = order.split_at(order.len().min(NAMED));
         let mut named = named.to_vec();
         named.sort_unstable();
@@ -126,6 +158,7 @@ impl Tracker {
                 let mut group = group(name, present.get(key)?, self.known.get(key)?, bounds);
                 group.in_port_range = in_port_range;
                 group.waiting = waiting.as_ref().map(|found| found.get(key).copied().unwrap_or_default());
+                group.forget_what_was_accepted();
                 Some(group)
             })
             .collect();
@@ -138,12 +171,16 @@ impl Tracker {
             }
             let sockets: Vec<&Listener> =
                 rest.iter().filter_map(|key| present.get(key)).flatten().copied().collect();
+            let known = rest.iter().filter_map(|key| self.known.get(key));
+            self.other.sockets =
+                known.flat_map(|totals| &totals.sockets).map(|(key, seen)| (*key, *seen)).collect();
             let mut group = group(("other".into(), "other".into()), &sockets, &self.other, bounds);
             group.waiting = waiting.map(|found| {
                 let mut sum = Waiting::default();
                 rest.iter().filter_map(|key| found.get(key)).for_each(|waiting| sum.add(waiting));
                 sum
             });
+            group.forget_what_was_accepted();
             groups.push(group);
         }
         groups
@@ -167,7 +204,7 @@ fn group(
         limit: sum(|socket| socket.limit),
         fill: worst.map_or(0.0, |socket| fill(socket)),
         socket_limit: worst.map_or(0, |socket| socket.limit.into()),
-        limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, somaxconn)),
+        limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, &totals.sockets, somaxconn)),
         in_port_range: None,
         full: totals.full,
         drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
@@ -176,14 +213,20 @@ fn group(
 }
 
 /// What waits, by the listener that has it: the one of the local address, else
-/// the one of all addresses.
+/// the one of all addresses. An IPv4 connection may be that of an IPv6 listener.
 fn by_listener<T>(found: &WaitingBy, listeners: &BTreeMap<(u16, IpAddr), T>) -> WaitingBy {
     let mut sums = WaitingBy::new();
     for ((port, address), waiting) in found {
-        let unspecified = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
-        let same_family = unspecified.into_iter().filter(|any| any.is_ipv4() || address.is_ipv6());
-        let any = same_family.chain([Ipv6Addr::UNSPECIFIED.into()]);
-        let keys = std::iter::once(*address).chain(any).map(|address| (*port, address));
+        let owners: &[IpAddr] = match address {
+            IpAddr::V4(four) => &[
+                *address,
+                four.to_ipv6_mapped().into(),
+                Ipv4Addr::UNSPECIFIED.into(),
+                Ipv6Addr::UNSPECIFIED.into(),
+            ],
+            IpAddr::V6(_) => &[*address, Ipv6Addr::UNSPECIFIED.into()],
+        };
+        let keys = owners.iter().map(|owner| (*port, *owner));
         if let Some(key) = keys.into_iter().find(|key| listeners.contains_key(key)) {
             sums.entry(key).or_default().add(waiting);
         }
@@ -199,29 +242,38 @@ fn fill(socket: &Listener) -> f64 {
     f64::from(socket.queue) / (f64::from(socket.limit) + 1.0)
 }
 
-fn causes(sockets: &[&Listener], somaxconn: u64) -> Causes {
+fn causes(sockets: &[&Listener], seen: &HashMap<u64, Seen>, somaxconn: u64) -> Causes {
     let mut causes = Causes::default();
     for socket in sockets {
-        *match u64::from(socket.limit).cmp(&somaxconn) {
-            std::cmp::Ordering::Equal => &mut causes.somaxconn,
-            std::cmp::Ordering::Less => &mut causes.application,
-            std::cmp::Ordering::Greater => &mut causes.older_somaxconn,
+        let limit = u64::from(socket.limit);
+        let then = seen.get(&socket.cookie).and_then(|seen| seen.somaxconn);
+        *if limit == somaxconn {
+            &mut causes.somaxconn
+        } else if limit > somaxconn || then == Some(limit) {
+            &mut causes.older_somaxconn
+        } else {
+            &mut causes.application
         } += 1;
     }
     causes
 }
 
-/// Drops since the last pass; of a socket not seen before all it ever had. A
+/// Drops since the last look; of a socket not seen before all it ever had. A
 /// count that fell started anew.
-fn new_drops(before: &mut HashMap<u64, u32>, sockets: &[&Listener]) -> u64 {
-    let now = sockets.iter().filter_map(|socket| Some((socket.cookie, socket.drops?))).collect();
-    let before = std::mem::replace(before, now);
-    let new = sockets.iter().filter_map(|socket| {
-        let drops = socket.drops?;
-        let seen = before.get(&socket.cookie).copied().unwrap_or(0);
-        Some(u64::from(drops.checked_sub(seen).unwrap_or(drops)))
-    });
-    new.sum()
+fn new_drops(seen: &mut HashMap<u64, Seen>, sockets: &[&Listener], somaxconn: Option<u64>) -> u64 {
+    let mut new = 0;
+    let mut now = HashMap::with_capacity(sockets.len());
+    for socket in sockets {
+        let before = seen.get(&socket.cookie);
+        if let Some(drops) = socket.drops {
+            let known = before.and_then(|seen| seen.drops).unwrap_or(0);
+            new += u64::from(drops.checked_sub(known).unwrap_or(drops));
+        }
+        let somaxconn = before.map_or(somaxconn, |seen| seen.somaxconn);
+        now.insert(socket.cookie, Seen { drops: socket.drops, somaxconn });
+    }
+    *seen = now;
+    new
 }
 
 fn in_port_range(port: u16, bounds: &Bounds) -> Option<bool> {
@@ -238,6 +290,8 @@ mod tests {
         Listener { address: IpAddr::from([0; 4]), port, cookie, queue, limit, drops: Some(drops) }
     }
 
+    const LONGEST: Duration = Duration::from_secs(3);
+
     fn bounds() -> Bounds {
         Bounds { somaxconn: Some(16), port_range: Some([32768, 60999]), reserved: vec![[40000, 40001]] }
     }
@@ -247,28 +301,34 @@ mod tests {
         let mut tracker = Tracker::default();
         let start = Instant::now();
         let full = [listener(80, 1, 9, 8, 0)];
-        tracker.observe(start, &full, &bounds(), None);
-        let groups = tracker.observe(start + Duration::from_secs(1), &full, &bounds(), None);
+        tracker.observe(start, &full, &bounds(), None, LONGEST);
+        let groups = tracker.observe(start + Duration::from_secs(1), &full, &bounds(), None, LONGEST);
         assert_eq!((groups[0].fill, groups[0].full), (1.0, Duration::from_secs(1)));
         // At the limit one more fits.
-        let groups =
-            tracker.observe(start + Duration::from_secs(2), &[listener(80, 1, 8, 8, 0)], &bounds(), None);
+        let groups = tracker.observe(
+            start + Duration::from_secs(2),
+            &[listener(80, 1, 8, 8, 0)],
+            &bounds(),
+            None,
+            LONGEST,
+        );
         assert_eq!((groups[0].fill, groups[0].full), (8.0 / 9.0, Duration::from_secs(1)));
         // Of an hour without a look only a moment counts.
-        let groups = tracker.observe(start + Duration::from_secs(3602), &full, &bounds(), None);
+        let groups = tracker.observe(start + Duration::from_secs(3602), &full, &bounds(), None, LONGEST);
         assert_eq!(groups[0].full, Duration::from_secs(4));
     }
 
     #[test]
     fn listen_of_nothing_holds_one() {
-        let groups = Tracker::default().observe(Instant::now(), &[listener(80, 1, 1, 0, 0)], &bounds(), None);
+        let groups =
+            Tracker::default().observe(Instant::now(), &[listener(80, 1, 1, 0, 0)], &bounds(), None, LONGEST);
         assert_eq!((groups[0].fill, groups[0].socket_limit), (1.0, 0));
     }
 
     #[test]
     fn sockets_of_a_port_are_summed_and_the_worst_is_kept() {
         let sockets = [listener(80, 1, 0, 16, 2), listener(80, 2, 4, 8, 3), listener(80, 3, 1, 64, 0)];
-        let groups = Tracker::default().observe(Instant::now(), &sockets, &bounds(), None);
+        let groups = Tracker::default().observe(Instant::now(), &sockets, &bounds(), None, LONGEST);
         assert_eq!(groups.len(), 1);
         let group = &groups[0];
         assert_eq!((group.sockets, group.queue, group.limit, group.drops), (3, 5, 88, Some(5)));
@@ -281,7 +341,8 @@ mod tests {
     fn drops_never_fall_when_a_socket_goes() {
         let mut tracker = Tracker::default();
         let now = Instant::now();
-        let mut drops = |sockets: &[Listener]| tracker.observe(now, sockets, &bounds(), None)[0].drops;
+        let mut drops =
+            |sockets: &[Listener]| tracker.observe(now, sockets, &bounds(), None, LONGEST)[0].drops;
         assert_eq!(drops(&[listener(80, 1, 0, 8, 7), listener(80, 2, 0, 8, 1)]), Some(8));
         assert_eq!(drops(&[listener(80, 1, 0, 8, 9)]), Some(10));
         // A new socket brings what it dropped before it was seen.
@@ -294,13 +355,57 @@ mod tests {
         let mut tracker = Tracker::default();
         let now = Instant::now();
         let mut sockets: Vec<_> = (1..=40).map(|port| listener(port, port.into(), 0, 8, 0)).collect();
-        let groups = tracker.observe(now, &sockets, &bounds(), None);
+        let groups = tracker.observe(now, &sockets, &bounds(), None, LONGEST);
         assert_eq!(groups.len(), NAMED + 1);
         assert_eq!((groups[NAMED].port.as_str(), groups[NAMED].sockets), ("other", 8));
         sockets[39].drops = Some(5);
-        let groups = tracker.observe(now, &sockets, &bounds(), None);
+        let groups = tracker.observe(now, &sockets, &bounds(), None, LONGEST);
         assert!(groups.iter().any(|group| group.port == "40" && group.drops == Some(5)));
         assert_eq!((groups[NAMED].sockets, groups[NAMED].drops), (8, Some(0)));
+    }
+
+    #[test]
+    fn a_limit_from_before_a_raise_is_not_the_applications() {
+        let mut tracker = Tracker::default();
+        let sockets = [listener(80, 1, 0, 16, 0), listener(81, 2, 0, 8, 0)];
+        let mut causes = |sockets: &[Listener], somaxconn: u64| {
+            let bounds = Bounds { somaxconn: Some(somaxconn), ..bounds() };
+            let groups = tracker.observe(Instant::now(), sockets, &bounds, None, LONGEST);
+            groups.iter().map(|group| group.limited_by.unwrap()).collect::<Vec<_>>()
+        };
+        let somaxconn = Causes { somaxconn: 1, ..Causes::default() };
+        let application = Causes { application: 1, ..Causes::default() };
+        let older = Causes { older_somaxconn: 1, ..Causes::default() };
+        assert_eq!(causes(&sockets, 16), [somaxconn, application]);
+        assert_eq!(causes(&sockets, 4096), [older, application]);
+        // After listen() again, and then its limit is the program's own.
+        let again = [listener(80, 3, 0, 16, 0), listener(81, 2, 0, 8, 0)];
+        assert_eq!(causes(&again, 4096), [application, application]);
+    }
+
+    #[test]
+    fn what_waits_belongs_to_the_listener_of_its_family() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let owner = |listeners: &[&str], local: &str| {
+            let present = listeners.iter().map(|listener| ((80, address(listener)), ())).collect();
+            let waiting = Waiting { half_open: 1, ..Waiting::default() };
+            let found = by_listener(&WaitingBy::from([((80, address(local)), waiting)]), &present);
+            found.keys().next().map(|(_, address)| address.to_string())
+        };
+        let both = ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.2"];
+        assert_eq!(owner(&both, "2001:db8::1").as_deref(), Some("::"));
+        assert_eq!(owner(&both, "192.0.2.1").as_deref(), Some("192.0.2.1"));
+        assert_eq!(owner(&both, "192.0.2.2").as_deref(), Some("::ffff:192.0.2.2"));
+        assert_eq!(owner(&both, "192.0.2.3").as_deref(), Some("0.0.0.0"));
+        assert_eq!(owner(&["::"], "192.0.2.3").as_deref(), Some("::"));
+        assert_eq!(owner(&["0.0.0.0"], "2001:db8::1"), None);
+    }
+
+    #[test]
+    fn a_socket_that_a_dump_gives_twice_counts_once() {
+        let twice = [listener(80, 1, 3, 16, 7), listener(80, 1, 3, 16, 7)];
+        let groups = Tracker::default().observe(Instant::now(), &twice, &bounds(), None, LONGEST);
+        assert_eq!((groups[0].sockets, groups[0].queue, groups[0].drops), (1, 3, Some(7)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! TCP connections by sock_diag: every state but LISTEN, and TIME_WAIT, whose
-//! number sockstat tells for nothing.
+//! number sockstat tells for nothing. A FIN_WAIT2 that no program holds is, in
+//! the kernel, one of those too, and is counted as both.
 
 use std::net::IpAddr;
 
@@ -84,6 +85,8 @@ pub struct Connection {
     pub rtt: Option<u32>,
     /// Least round trip time of the last minutes, microseconds.
     pub min_rtt: Option<u32>,
+    /// Milliseconds since data was last sent, or the connection made.
+    pub last_data_sent: Option<u32>,
     /// Milliseconds since the last acknowledgement came.
     pub last_ack_received: Option<u32>,
 }
@@ -106,6 +109,7 @@ pub fn walk(bytes: &[u8], mut each: impl FnMut(&Connection)) -> std::result::Res
             has_owner: socket.inode != 0,
             rtt: info.and_then(|info| info.rtt()),
             min_rtt: info.and_then(|info| info.min_rtt()),
+            last_data_sent: info.and_then(|info| info.last_data_sent()),
             last_ack_received: info.and_then(|info| info.last_ack_received()),
         });
     }
@@ -180,6 +184,7 @@ mod tests {
             has_owner: true,
             rtt: Some(1500),
             min_rtt: Some(900),
+            last_data_sent: Some(0),
             last_ack_received: Some(0),
         };
         assert_eq!(found[0], expected);

@@ -23,7 +23,7 @@ pub struct Listener {
     /// (`sk_max_ack_backlog`). One more may wait: the queue is full when it is
     /// longer (include/net/sock.h:sk_acceptq_is_full).
     pub limit: u32,
-    /// Connection attempts dropped here (`sk_drops`).
+    /// Connection attempts and stray packets dropped here (`sk_drops`).
     pub drops: Option<u32>,
 }
 

@@ -102,7 +102,7 @@ impl<'a> Socket<'a> {
     }
 
     /// Packets dropped at the socket (`sk_drops`), of a listener connection
-    /// attempts; `None` where the kernel does not send it (before 4.7).
+    /// attempts and stray packets; `None` where the kernel does not send it (before 4.7).
     pub fn drops(&self) -> Option<u32> {
         let memory = self.attributes().find(|attribute| attribute.kind == INET_DIAG_SKMEMINFO)?;
         u32_at(memory.value, 4 * SK_MEMINFO_DROPS)

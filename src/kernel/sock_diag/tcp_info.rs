@@ -10,6 +10,12 @@ impl<'a> TcpInfo<'a> {
         Self(bytes)
     }
 
+    /// Milliseconds since data was last sent, or the connection made,
+    /// `tcpi_last_data_sent`.
+    pub fn last_data_sent(&self) -> Option<u32> {
+        u32_at(self.0, 44)
+    }
+
     /// Milliseconds since the last acknowledgement came, `tcpi_last_ack_recv`.
     pub fn last_ack_received(&self) -> Option<u32> {
         u32_at(self.0, 56)
@@ -36,6 +42,7 @@ mod tests {
     #[test]
     fn a_field_that_was_not_sent_is_not_zero() {
         let mut bytes = [0; 280];
+        bytes[44..48].copy_from_slice(&9u32.to_ne_bytes());
         bytes[56..60].copy_from_slice(&7u32.to_ne_bytes());
         bytes[68..72].copy_from_slice(&1500u32.to_ne_bytes());
         bytes[148..152].copy_from_slice(&900u32.to_ne_bytes());
@@ -43,6 +50,7 @@ mod tests {
         assert_eq!(fields(TcpInfo::new(&bytes)), (Some(7), Some(1500), Some(900)));
         assert_eq!(fields(TcpInfo::new(&bytes[..104])), (Some(7), Some(1500), None));
         assert_eq!(fields(TcpInfo::new(&[])), (None, None, None));
+        assert_eq!(TcpInfo::new(&bytes).last_data_sent(), Some(9));
     }
 
     #[test]
