@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
 
-use crate::exposition::{Samples, samples};
-use crate::listeners::{connect, listen};
+use crate::exposition::Samples;
+use crate::listeners::{connect, listen, until};
 use crate::namespace::Namespace;
-use crate::support::Exporter;
 
 /// Connections by state and role as `ss` prints them; `listening` are the ports
 /// of servers.
@@ -40,19 +38,6 @@ fn printed_by_ss(namespace: &Namespace, listening: &[u16]) -> Samples {
 fn times(printed: &str, name: &str) -> Vec<f64> {
     let found = printed.split_whitespace().filter_map(|word| word.strip_prefix(name));
     found.map(|rest| rest.split('/').next().unwrap().parse().unwrap()).collect()
-}
-
-fn until(exporter: &Exporter, good: impl Fn(&Samples) -> bool) -> Samples {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let found = samples(exporter.get("/metrics?collect[]=connection&collect[]=listener", &[]).text());
-        if good(&found) {
-            return found;
-        }
-        let shown: Vec<_> = found.iter().filter(|(_, value)| **value > 0.0).collect();
-        assert!(Instant::now() < deadline, "{shown:#?}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 #[test]

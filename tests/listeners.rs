@@ -63,14 +63,14 @@ fn printed_by_ss(namespace: &Namespace) -> Samples {
 }
 
 /// Scrapes until `good` of the samples; they lag behind by a second.
-fn until(exporter: &Exporter, good: impl Fn(&Samples) -> bool) -> Samples {
+pub(crate) fn until(exporter: &Exporter, good: impl Fn(&Samples) -> bool) -> Samples {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let found = samples(exporter.get("/metrics?collect[]=listener", &[]).text());
+        let found = samples(exporter.get("/metrics?collect[]=connection&collect[]=listener", &[]).text());
         if good(&found) {
             return found;
         }
-        let shown: Vec<_> = found.iter().filter(|(series, _)| series.contains("_listener_")).collect();
+        let shown: Vec<_> = found.iter().filter(|(_, value)| **value > 0.0).collect();
         assert!(Instant::now() < deadline, "{shown:#?}");
         std::thread::sleep(Duration::from_millis(100));
     }

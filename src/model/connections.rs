@@ -1,7 +1,7 @@
 //! What one pass over all connections adds up to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use super::histogram::RttHistogram;
@@ -155,6 +155,28 @@ impl Unaccepted {
     }
 }
 
+/// What waits, by the listener that has it: the one of the local address, else
+/// the one of all addresses. An IPv4 connection may be that of an IPv6 listener.
+pub(super) fn by_listener<T>(found: &WaitingBy, listeners: &BTreeMap<(u16, IpAddr), T>) -> WaitingBy {
+    let mut sums = WaitingBy::new();
+    for ((port, address), waiting) in found {
+        let owners: &[IpAddr] = match address {
+            IpAddr::V4(four) => &[
+                *address,
+                four.to_ipv6_mapped().into(),
+                Ipv4Addr::UNSPECIFIED.into(),
+                Ipv6Addr::UNSPECIFIED.into(),
+            ],
+            IpAddr::V6(_) => &[*address, Ipv6Addr::UNSPECIFIED.into()],
+        };
+        let keys = owners.iter().map(|owner| (*port, *owner));
+        if let Some(key) = keys.into_iter().find(|key| listeners.contains_key(key)) {
+            sums.entry(key).or_default().add(waiting);
+        }
+    }
+    sums
+}
+
 /// Ports that something listens on.
 pub fn ports(listeners: &[Listener]) -> BTreeSet<u16> {
     listeners.iter().map(|listener| listener.port).collect()
@@ -221,6 +243,24 @@ mod tests {
         assert_eq!(look(15, &[(1, 443, false), (2, 443, false), (3, 80, false)]), Some(15));
         assert_eq!(look(30, &[(1, 443, true), (2, 443, false)]), Some(15));
         assert_eq!(look(45, &[(1, 443, true), (2, 443, true)]), None);
+    }
+
+    #[test]
+    fn what_waits_belongs_to_the_listener_of_its_family() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let owner = |listeners: &[&str], local: &str| {
+            let present = listeners.iter().map(|listener| ((80, address(listener)), ())).collect();
+            let waiting = Waiting { half_open: 1, ..Waiting::default() };
+            let found = by_listener(&WaitingBy::from([((80, address(local)), waiting)]), &present);
+            found.keys().next().map(|(_, address)| address.to_string())
+        };
+        let both = ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.2"];
+        assert_eq!(owner(&both, "2001:db8::1").as_deref(), Some("::"));
+        assert_eq!(owner(&both, "192.0.2.1").as_deref(), Some("192.0.2.1"));
+        assert_eq!(owner(&both, "192.0.2.2").as_deref(), Some("::ffff:192.0.2.2"));
+        assert_eq!(owner(&both, "192.0.2.3").as_deref(), Some("0.0.0.0"));
+        assert_eq!(owner(&["::"], "192.0.2.3").as_deref(), Some("::"));
+        assert_eq!(owner(&["0.0.0.0"], "2001:db8::1"), None);
     }
 
     #[test]

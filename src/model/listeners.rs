@@ -1,10 +1,10 @@
 //! Listeners: sockets that share address and port, seen again and again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::connections::{Waiting, WaitingBy};
+use super::connections::{Waiting, WaitingBy, by_listener};
 use crate::read::listeners::{Bounds, Listener};
 
 /// Listeners that are shown under their own name; the others are summed up.
@@ -212,28 +212,6 @@ fn group(
     }
 }
 
-/// What waits, by the listener that has it: the one of the local address, else
-/// the one of all addresses. An IPv4 connection may be that of an IPv6 listener.
-fn by_listener<T>(found: &WaitingBy, listeners: &BTreeMap<(u16, IpAddr), T>) -> WaitingBy {
-    let mut sums = WaitingBy::new();
-    for ((port, address), waiting) in found {
-        let owners: &[IpAddr] = match address {
-            IpAddr::V4(four) => &[
-                *address,
-                four.to_ipv6_mapped().into(),
-                Ipv4Addr::UNSPECIFIED.into(),
-                Ipv6Addr::UNSPECIFIED.into(),
-            ],
-            IpAddr::V6(_) => &[*address, Ipv6Addr::UNSPECIFIED.into()],
-        };
-        let keys = owners.iter().map(|owner| (*port, *owner));
-        if let Some(key) = keys.into_iter().find(|key| listeners.contains_key(key)) {
-            sums.entry(key).or_default().add(waiting);
-        }
-    }
-    sums
-}
-
 fn is_full(socket: &Listener) -> bool {
     socket.queue > socket.limit
 }
@@ -381,24 +359,6 @@ mod tests {
         // After listen() again, and then its limit is the program's own.
         let again = [listener(80, 3, 0, 16, 0), listener(81, 2, 0, 8, 0)];
         assert_eq!(causes(&again, 4096), [application, application]);
-    }
-
-    #[test]
-    fn what_waits_belongs_to_the_listener_of_its_family() {
-        let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        let owner = |listeners: &[&str], local: &str| {
-            let present = listeners.iter().map(|listener| ((80, address(listener)), ())).collect();
-            let waiting = Waiting { half_open: 1, ..Waiting::default() };
-            let found = by_listener(&WaitingBy::from([((80, address(local)), waiting)]), &present);
-            found.keys().next().map(|(_, address)| address.to_string())
-        };
-        let both = ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.2"];
-        assert_eq!(owner(&both, "2001:db8::1").as_deref(), Some("::"));
-        assert_eq!(owner(&both, "192.0.2.1").as_deref(), Some("192.0.2.1"));
-        assert_eq!(owner(&both, "192.0.2.2").as_deref(), Some("::ffff:192.0.2.2"));
-        assert_eq!(owner(&both, "192.0.2.3").as_deref(), Some("0.0.0.0"));
-        assert_eq!(owner(&["::"], "192.0.2.3").as_deref(), Some("::"));
-        assert_eq!(owner(&["0.0.0.0"], "2001:db8::1"), None);
     }
 
     #[test]
