@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::kernel::{Error, Kernel, Result};
-use crate::model::connections::{Pass, Unaccepted, WaitingBy, ports};
+use crate::model::connections::{Pass, Times, Unaccepted, WaitingBy, ports};
 use crate::model::listeners::{Group, Tracker};
 use crate::model::{Connections, Sampling};
 use crate::read::{Family, connections, listeners};
@@ -171,7 +171,7 @@ struct Walker {
     tracker: Tracker,
     unaccepted: Unaccepted,
     waiting: Option<WaitingBy>,
-    times: Option<Pass>,
+    times: Option<Times>,
     passes: u64,
     last_pass: Option<Instant>,
     next_pass: Instant,
@@ -265,7 +265,7 @@ impl Walker {
                 self.passes += 1;
                 self.last_pass = Some(started);
                 self.waiting = Some(self.unaccepted.observe(started, &now));
-                self.times.get_or_insert_default().add_times(&now);
+                self.times.get_or_insert_default().add(&now.times);
                 (Some(now), Ok(()))
             }
             Err(error) => {

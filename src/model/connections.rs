@@ -70,6 +70,26 @@ pub type WaitingBy = BTreeMap<(u16, IpAddr), Waiting>;
 /// Round trip times by path, in the order of [`Path::NAMES`].
 pub type ByPath = [RttHistogram; Path::NAMES.len()];
 
+/// Round trip times, of one pass or of all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Times {
+    /// Smoothed round trip times of connections that sent data and heard from
+    /// their peer since the last pass.
+    pub rtt: ByPath,
+    /// Their least round trip times.
+    pub min_rtt: ByPath,
+}
+
+impl Times {
+    /// Adds those of another pass or family.
+    pub fn add(&mut self, other: &Self) {
+        let histograms = self.rtt.iter_mut().chain(&mut self.min_rtt);
+        for (histogram, more) in histograms.zip(other.rtt.iter().chain(&other.min_rtt)) {
+            histogram.add(more);
+        }
+    }
+}
+
 /// What a pass found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pass {
@@ -81,11 +101,8 @@ pub struct Pass {
     /// Connections that wait for accept(), by cookie, with local port and
     /// address. Accept queues bound how many there can be.
     pub unaccepted: BTreeMap<u64, (u16, IpAddr)>,
-    /// Smoothed round trip times of connections that sent data and heard from
-    /// their peer since the last pass.
-    pub rtt: ByPath,
-    /// Their least round trip times.
-    pub min_rtt: ByPath,
+    /// Round trip times.
+    pub times: Times,
 }
 
 impl Pass {
@@ -108,8 +125,8 @@ impl Pass {
         let measured = recently(connection.last_data_sent) && recently(connection.last_ack_received);
         if let (true, Some(rtt), Some(min_rtt)) = (measured, connection.rtt, connection.min_rtt) {
             let path = Path::of(min_rtt) as usize;
-            self.rtt[path].observe(f64::from(rtt) / 1e6);
-            self.min_rtt[path].observe(f64::from(min_rtt) / 1e6);
+            self.times.rtt[path].observe(f64::from(rtt) / 1e6);
+            self.times.min_rtt[path].observe(f64::from(min_rtt) / 1e6);
         }
     }
 
@@ -122,15 +139,7 @@ impl Pass {
             *self.half_open.entry(*key).or_default() += count;
         }
         self.unaccepted.extend(&other.unaccepted);
-        self.add_times(other);
-    }
-
-    /// Adds only what is counted since the start: times.
-    pub fn add_times(&mut self, other: &Self) {
-        let histograms = self.rtt.iter_mut().chain(&mut self.min_rtt);
-        for (histogram, more) in histograms.zip(other.rtt.iter().chain(&other.min_rtt)) {
-            histogram.add(more);
-        }
+        self.times.add(&other.times);
     }
 }
 
@@ -286,8 +295,8 @@ mod tests {
         let receiver = connection(State::Established, 1, Some((5, 5)), 10);
         let receiver = Connection { last_data_sent: Some(99_999), ..receiver };
         pass.observe(&receiver, &BTreeSet::new(), since);
-        assert_eq!(pass.rtt.map(|histogram| histogram.count()), [1, 1, 1]);
-        assert_eq!(pass.min_rtt.map(|histogram| histogram.sum), [0.0008, 0.001, 0.02]);
-        assert_eq!(pass.rtt[Path::Region as usize].sum, 0.03);
+        assert_eq!(pass.times.rtt.map(|histogram| histogram.count()), [1, 1, 1]);
+        assert_eq!(pass.times.min_rtt.map(|histogram| histogram.sum), [0.0008, 0.001, 0.02]);
+        assert_eq!(pass.times.rtt[Path::Region as usize].sum, 0.03);
     }
 }

@@ -44,11 +44,27 @@ pub struct Group {
 }
 
 impl Group {
-    /// The queue is looked at more often than connections are; an empty one
-    /// holds none that waits.
-    fn forget_what_was_accepted(&mut self) {
-        if let (0, Some(waiting)) = (self.queue, &mut self.waiting) {
-            waiting.oldest_unaccepted = Duration::ZERO;
+    /// Both as one: figures summed, of the fullest socket the fuller one's.
+    fn merged(self, other: Self) -> Self {
+        let smaller = other.fill == self.fill && other.socket_limit < self.socket_limit;
+        let fuller = if other.fill > self.fill || smaller { &other } else { &self };
+        Self {
+            sockets: self.sockets + other.sockets,
+            queue: self.queue + other.queue,
+            limit: self.limit + other.limit,
+            fill: fuller.fill,
+            socket_limit: fuller.socket_limit,
+            limited_by: self.limited_by.zip(other.limited_by).map(|(one, two)| Causes {
+                somaxconn: one.somaxconn + two.somaxconn,
+                application: one.application + two.application,
+                older_somaxconn: one.older_somaxconn + two.older_somaxconn,
+            }),
+            drops: self.drops.or(other.drops),
+            waiting: self.waiting.zip(other.waiting).map(|(mut one, two)| {
+                one.add(&two);
+                one
+            }),
+            ..self
         }
     }
 }
@@ -70,6 +86,7 @@ pub struct Causes {
 #[derive(Debug, Default)]
 pub struct Tracker {
     known: BTreeMap<(u16, IpAddr), Totals>,
+    /// Of those without a name; no sockets are kept here.
     other: Totals,
     last: Option<Instant>,
 }
@@ -109,10 +126,9 @@ impl Tracker {
         self.last = None;
     }
 
-    /// Takes in one look, and what waits by the last pass over connections,
-    /// and gives the groups: those in trouble first get a
-    /// name, then those of the lowest ports. Of the time since the
-    /// last look at most `longest` counts.
+    /// Takes in one look, and what waits by the last pass over connections, and
+    /// gives the groups: those in trouble first get a name, then those of the
+    /// lowest ports. Of the time since the last look at most `longest` counts.
     pub fn observe(
         &mut self,
         now: Instant,
@@ -149,66 +165,58 @@ impl Tracker {
         let (named, rest) = order.split_at(order.len().min(NAMED));
         let mut named = named.to_vec();
         named.sort_unstable();
-        let mut groups: Vec<Group> = named
-            .iter()
-            .filter_map(|key| {
-                let (port, address) = *key;
-                let in_port_range = in_port_range(port, bounds);
-                let name = (address.to_string(), port.to_string());
-                let mut group = group(name, present.get(key)?, self.known.get(key)?, bounds);
-                group.in_port_range = in_port_range;
-                group.waiting = waiting.as_ref().map(|found| found.get(key).copied().unwrap_or_default());
-                group.forget_what_was_accepted();
-                Some(group)
-            })
-            .collect();
-        if !rest.is_empty() {
-            // A sum over listeners that come and go; only what is new is added,
-            // so that it never falls.
+        let group_of = |key: &(u16, IpAddr)| {
+            let waiting = waiting.as_ref().map(|found| found.get(key).copied().unwrap_or_default());
+            Some(group(*key, present.get(key)?, self.known.get(key)?, bounds, waiting))
+        };
+        let mut groups: Vec<Group> = named.iter().filter_map(group_of).collect();
+        if let Some(sum) = rest.iter().filter_map(group_of).reduce(Group::merged) {
+            // Of listeners that come and go only what is new is added, so that a
+            // counter never falls.
             for (full, drops) in rest.iter().filter_map(|key| changes.get(key)) {
                 self.other.full += *full;
                 self.other.drops += *drops;
             }
-            let sockets: Vec<&Listener> =
-                rest.iter().filter_map(|key| present.get(key)).flatten().copied().collect();
-            let known = rest.iter().filter_map(|key| self.known.get(key));
-            self.other.sockets =
-                known.flat_map(|totals| &totals.sockets).map(|(key, seen)| (*key, *seen)).collect();
-            let mut group = group(("other".into(), "other".into()), &sockets, &self.other, bounds);
-            group.waiting = waiting.map(|found| {
-                let mut sum = Waiting::default();
-                rest.iter().filter_map(|key| found.get(key)).for_each(|waiting| sum.add(waiting));
-                sum
+            groups.push(Group {
+                address: "other".into(),
+                port: "other".into(),
+                in_port_range: None,
+                full: self.other.full,
+                drops: sum.drops.and(Some(self.other.drops)),
+                ..sum
             });
-            group.forget_what_was_accepted();
-            groups.push(group);
         }
         groups
     }
 }
 
 fn group(
-    (address, port): (String, String),
+    (port, address): (u16, IpAddr),
     sockets: &[&Listener],
     totals: &Totals,
     bounds: &Bounds,
+    waiting: Option<Waiting>,
 ) -> Group {
     let sum = |value: fn(&Listener) -> u32| sockets.iter().map(|socket| u64::from(value(socket))).sum();
     let worst =
         sockets.iter().max_by(|one, two| fill(one).total_cmp(&fill(two)).then(two.limit.cmp(&one.limit)));
+    let queue = sum(|socket| socket.queue);
+    // The queue is looked at more often than connections are; an empty one holds
+    // none that waits.
+    let accepted = |waiting: Waiting| Waiting { oldest_unaccepted: Duration::ZERO, ..waiting };
     Group {
-        address,
-        port,
+        address: address.to_string(),
+        port: port.to_string(),
         sockets: sockets.len() as u64,
-        queue: sum(|socket| socket.queue),
+        queue,
         limit: sum(|socket| socket.limit),
         fill: worst.map_or(0.0, |socket| fill(socket)),
         socket_limit: worst.map_or(0, |socket| socket.limit.into()),
         limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, &totals.sockets, somaxconn)),
-        in_port_range: None,
+        in_port_range: in_port_range(port, bounds),
         full: totals.full,
         drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
-        waiting: None,
+        waiting: if queue == 0 { waiting.map(accepted) } else { waiting },
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connections::Pass;
+use super::connections::{Pass, Times};
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
 use super::listeners::Group;
@@ -163,7 +163,7 @@ pub struct Connections {
     /// As the last pass found them; `None` when it failed.
     pub now: Option<Pass>,
     /// Times of all passes since the start; `None` before the first.
-    pub times: Option<Pass>,
+    pub times: Option<Times>,
 }
 
 /// What walking sockets costs.
