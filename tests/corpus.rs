@@ -109,8 +109,8 @@ fn sockets(bytes: &[u8]) -> Result<(), Malformed> {
     connections::walk(bytes, |connection| {
         assert_eq!((connection.state, connection.has_owner), (connections::State::Established, true));
         count += 1;
-        rtt += connection.rtt.unwrap();
-        min_rtt += connection.min_rtt.unwrap();
+        rtt += connection.attributes.info.and_then(|info| info.rtt).unwrap();
+        min_rtt += connection.attributes.info.and_then(|info| info.min_rtt).unwrap();
     })?;
     assert_eq!((count, rtt, min_rtt), (420, 6_816_957, 5_892_885));
     Ok(())

@@ -1,6 +1,7 @@
 //! The one integration test binary.
 
 mod exposition;
+mod filters;
 mod fixture;
 mod namespace;
 mod support;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::kernel::sock_diag::Scope;
 use crate::kernel::{Error, Kernel, Result};
 use crate::model::connections::{Pass, Times, Unaccepted, WaitingBy, ports};
 use crate::model::listeners::{Group, Tracker};
@@ -294,7 +295,7 @@ fn walk(kernel: &mut Kernel, since: Duration) -> Result<Pass> {
     let mut pass = Pass::default();
     for family in Family::BOTH {
         let observe = |pass: &mut Pass, connection: &_| pass.observe(connection, &listening, since);
-        pass.add(&connections::read(kernel, family, observe)?);
+        pass.add(&connections::read(kernel, family, Scope::default(), observe)?);
     }
     Ok(pass)
 }

@@ -21,6 +21,7 @@ pub use constants::Constants;
 pub use error::{Error, Malformed, Result};
 pub use request::Request;
 pub use roots::{Root, Roots};
+use sock_diag::Scope;
 
 /// The running kernel, or a recording of one. It owns the one buffer that every
 /// file and answer is read into.
@@ -138,11 +139,25 @@ impl Kernel {
     pub fn ask<T: Default>(
         &mut self,
         request: Request,
+        fold: impl FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed>,
+    ) -> Result<T> {
+        self.ask_within(request, Scope::default(), fold)
+    }
+
+    /// The same of connections within `scope`; a recording answers with all that
+    /// was recorded.
+    ///
+    /// # Errors
+    /// As [`Kernel::ask`].
+    pub fn ask_within<T: Default>(
+        &mut self,
+        request: Request,
+        scope: Scope<'_>,
         mut fold: impl FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed>,
     ) -> Result<T> {
         match &mut self.source {
             Source::Live(sockets) => {
-                let (value, interrupted) = sockets.ask(request, &mut fold)?;
+                let (value, interrupted) = sockets.ask(request, scope, &mut fold)?;
                 self.interrupted_dumps += u64::from(interrupted);
                 Ok(value)
             }

@@ -14,7 +14,8 @@ use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER};
 use netlink_sys::{Socket, SocketAddr};
 
 use super::request::{Request, zeroed};
-use super::{Error, Malformed, Result, sock_diag};
+use super::sock_diag::{self, Scope};
+use super::{Error, Malformed, Result};
 
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
@@ -45,8 +46,13 @@ impl Sockets {
     /// held whole: a router has a million routes. The second value is true when
     /// the dump was interrupted by a change in every attempt, so that an entry
     /// may be missing or doubled.
-    pub(super) fn ask<T: Default>(&mut self, request: Request, fold: &mut Fold<'_, T>) -> Result<(T, bool)> {
-        let answer = self.try_ask(request, fold);
+    pub(super) fn ask<T: Default>(
+        &mut self,
+        request: Request,
+        scope: Scope<'_>,
+        fold: &mut Fold<'_, T>,
+    ) -> Result<(T, bool)> {
+        let answer = self.try_ask(request, scope, fold);
         if answer.is_err() {
             // What is left unread in the socket belongs to the failed request.
             self.open.retain(|(protocol, _)| *protocol != request.protocol());
@@ -62,10 +68,11 @@ impl Sockets {
     fn try_ask<T: Default>(
         &mut self,
         request: Request,
+        scope: Scope<'_>,
         fold: &mut Fold<'_, T>,
     ) -> std::result::Result<(T, bool), Failure> {
         let prepared = zeroed(request).map(|(kind, size)| (kind, vec![0; size]));
-        let (kind, payload) = match prepared.or_else(|| sock_diag::dump(request)) {
+        let (kind, payload) = match prepared.or_else(|| sock_diag::dump(request, scope)) {
             Some(prepared) => prepared,
             None => (self.ethtool_family()?, ethtool_payload(request)),
         };

@@ -23,15 +23,20 @@ pub enum Request {
     TcpListeners,
     /// The same over IPv6.
     TcpListeners6,
-    /// TCP connections over IPv4 but those in TIME_WAIT, with `struct tcp_info`.
+    /// TCP connections over IPv4, with what the kernel knows of each; those in
+    /// TIME_WAIT only where the scope asks for them.
     TcpConnections,
     /// The same over IPv6.
     TcpConnections6,
+    /// UDP sockets over IPv4, with their memory and drops.
+    UdpSockets,
+    /// The same over IPv6.
+    UdpSockets6,
 }
 
 impl Request {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Links,
         Self::Qdiscs,
         Self::Neighbours,
@@ -44,6 +49,8 @@ impl Request {
         Self::TcpListeners6,
         Self::TcpConnections,
         Self::TcpConnections6,
+        Self::UdpSockets,
+        Self::UdpSockets6,
     ];
 
     /// The name errors and recordings use.
@@ -61,6 +68,8 @@ impl Request {
             Self::TcpListeners6 => "tcp6-listeners",
             Self::TcpConnections => "tcp-connections",
             Self::TcpConnections6 => "tcp6-connections",
+            Self::UdpSockets => "udp-sockets",
+            Self::UdpSockets6 => "udp6-sockets",
         }
     }
 
@@ -69,9 +78,12 @@ impl Request {
         match self {
             Self::Rings | Self::Channels => NETLINK_GENERIC,
             Self::ConntrackStatistics => NETLINK_NETFILTER,
-            Self::TcpListeners | Self::TcpListeners6 | Self::TcpConnections | Self::TcpConnections6 => {
-                NETLINK_SOCK_DIAG
-            }
+            Self::TcpListeners
+            | Self::TcpListeners6
+            | Self::TcpConnections
+            | Self::TcpConnections6
+            | Self::UdpSockets
+            | Self::UdpSockets6 => NETLINK_SOCK_DIAG,
             _ => NETLINK_ROUTE,
         }
     }

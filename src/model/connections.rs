@@ -121,9 +121,10 @@ impl Pass {
             _ => {}
         }
         // Who only receives measures nothing: what the peer sends acknowledges as well.
-        let recently = |ago: Option<u32>| ago.is_some_and(|ago| Duration::from_millis(ago.into()) < since);
-        let measured = recently(connection.last_data_sent) && recently(connection.last_ack_received);
-        if let (true, Some(rtt), Some(min_rtt)) = (measured, connection.rtt, connection.min_rtt) {
+        let recently = |ago: u32| Duration::from_millis(ago.into()) < since;
+        let Some(info) = connection.attributes.info else { return };
+        let measured = recently(info.last_data_sent) && recently(info.last_ack_recv);
+        if let (true, Some(rtt), Some(min_rtt)) = (measured, info.rtt, info.min_rtt) {
             let path = Path::of(min_rtt) as usize;
             self.times.rtt[path].observe(f64::from(rtt) / 1e6);
             self.times.min_rtt[path].observe(f64::from(min_rtt) / 1e6);
@@ -194,18 +195,30 @@ pub fn ports(listeners: &[Listener]) -> BTreeSet<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::sock_diag::{Attributes, TcpInfo};
 
     fn connection(state: State, port: u16, times: Option<(u32, u32)>, heard: u32) -> Connection {
         Connection {
             state,
+            timer: None,
             address: "::ffff:192.0.2.1".parse().unwrap(),
             port,
+            peer_address: "::ffff:192.0.2.2".parse().unwrap(),
+            peer_port: 9,
             cookie: 1,
             has_owner: true,
-            rtt: times.map(|(rtt, _)| rtt),
-            min_rtt: times.map(|(_, least)| least),
-            last_data_sent: Some(heard),
-            last_ack_received: Some(heard),
+            receive_queue: 0,
+            send_queue: 0,
+            attributes: Attributes {
+                info: Some(TcpInfo {
+                    rtt: times.map(|(rtt, _)| rtt),
+                    min_rtt: times.map(|(_, least)| least),
+                    last_data_sent: heard,
+                    last_ack_recv: heard,
+                    ..TcpInfo::default()
+                }),
+                ..Attributes::default()
+            },
         }
     }
 
@@ -292,8 +305,9 @@ mod tests {
         ] {
             pass.observe(&connection(State::Established, 1, Some(times), heard), &BTreeSet::new(), since);
         }
-        let receiver = connection(State::Established, 1, Some((5, 5)), 10);
-        let receiver = Connection { last_data_sent: Some(99_999), ..receiver };
+        let mut receiver = connection(State::Established, 1, Some((5, 5)), 10);
+        receiver.attributes.info =
+            receiver.attributes.info.map(|info| TcpInfo { last_data_sent: 99_999, ..info });
         pass.observe(&receiver, &BTreeSet::new(), since);
         assert_eq!(pass.times.rtt.map(|histogram| histogram.count()), [1, 1, 1]);
         assert_eq!(pass.times.min_rtt.map(|histogram| histogram.sum), [0.0008, 0.001, 0.02]);

@@ -1,12 +1,12 @@
-//! TCP connections by sock_diag: every state but LISTEN, and TIME_WAIT, whose
-//! number sockstat tells for nothing. A FIN_WAIT2 that no program holds is, in
-//! the kernel, one of those too, and is counted as both.
+//! TCP connections by sock_diag: every state but LISTEN. Those in TIME_WAIT, whose
+//! number sockstat tells for nothing, only where they are asked for. A FIN_WAIT2
+//! that no program holds is, in the kernel, one of those too, and is counted as both.
 
 use std::net::IpAddr;
 
 use super::{Family, sockstat};
 use crate::kernel::netlink::messages;
-use crate::kernel::sock_diag::Socket;
+use crate::kernel::sock_diag::{Attributes, Scope, Socket};
 use crate::kernel::{Kernel, Malformed, Request, Result};
 
 /// State of a connection (include/net/tcp_states.h).
@@ -21,10 +21,11 @@ pub enum State {
     CloseWait,
     LastAck,
     Closing,
+    TimeWait,
 }
 
 impl State {
-    /// All of them.
+    /// All that are counted here.
     pub const ALL: [Self; 8] = [
         Self::Established,
         Self::SynSent,
@@ -47,6 +48,7 @@ impl State {
             Self::CloseWait => "close_wait",
             Self::LastAck => "last_ack",
             Self::Closing => "closing",
+            Self::TimeWait => "time_wait",
         }
     }
 
@@ -60,9 +62,36 @@ impl State {
             3 => Some(Self::SynRecv),
             4 => Some(Self::FinWait1),
             5 => Some(Self::FinWait2),
+            6 => Some(Self::TimeWait),
             8 => Some(Self::CloseWait),
             9 => Some(Self::LastAck),
             11 => Some(Self::Closing),
+            _ => None,
+        }
+    }
+}
+
+/// What a connection waits for until its timer expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timer {
+    /// An acknowledgement; else it sends again.
+    Retransmission,
+    /// A sign of life, or the end of FIN_WAIT2.
+    Keepalive,
+    /// The end of TIME_WAIT.
+    TimeWait,
+    /// The peer's window to open.
+    WindowProbe,
+}
+
+impl Timer {
+    /// From `idiag_timer`.
+    fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Retransmission),
+            2 => Some(Self::Keepalive),
+            3 => Some(Self::TimeWait),
+            4 => Some(Self::WindowProbe),
             _ => None,
         }
     }
@@ -73,22 +102,26 @@ impl State {
 pub struct Connection {
     /// Its state.
     pub state: State,
+    /// The timer that runs, and the milliseconds until it expires.
+    pub timer: Option<(Timer, u32)>,
     /// Local address.
     pub address: IpAddr,
     /// Local port.
     pub port: u16,
+    /// The peer's address.
+    pub peer_address: IpAddr,
+    /// The peer's port.
+    pub peer_port: u16,
     /// Number that no other connection ever has.
     pub cookie: u64,
     /// Whether a program holds it: not before accept(), nor after close().
     pub has_owner: bool,
-    /// Smoothed round trip time, microseconds.
-    pub rtt: Option<u32>,
-    /// Least round trip time of the last minutes, microseconds.
-    pub min_rtt: Option<u32>,
-    /// Milliseconds since data was last sent, or the connection made.
-    pub last_data_sent: Option<u32>,
-    /// Milliseconds since the last acknowledgement came.
-    pub last_ack_received: Option<u32>,
+    /// Bytes that wait to be read.
+    pub receive_queue: u32,
+    /// Bytes written and not yet acknowledged.
+    pub send_queue: u32,
+    /// What the kernel knows of it beyond.
+    pub attributes: Attributes,
 }
 
 /// Gives each connection in messages to `each`; states that a later kernel may
@@ -100,28 +133,30 @@ pub fn walk(bytes: &[u8], mut each: impl FnMut(&Connection)) -> std::result::Res
     for (index, message) in messages(bytes).enumerate() {
         let socket = Socket::parse(index + 1, message?)?;
         let Some(state) = State::from_number(socket.state) else { continue };
-        let info = socket.tcp_info();
         each(&Connection {
             state,
+            timer: Timer::from_number(socket.timer).map(|timer| (timer, socket.expires)),
             address: socket.address,
             port: socket.port,
+            peer_address: socket.peer_address,
+            peer_port: socket.peer_port,
             cookie: socket.cookie,
             has_owner: socket.inode != 0,
-            rtt: info.and_then(|info| info.rtt()),
-            min_rtt: info.and_then(|info| info.min_rtt()),
-            last_data_sent: info.and_then(|info| info.last_data_sent()),
-            last_ack_received: info.and_then(|info| info.last_ack_received()),
+            receive_queue: socket.receive_queue,
+            send_queue: socket.send_queue,
+            attributes: socket.attributes(),
         });
     }
     Ok(())
 }
 
-/// Folds every connection of the namespace and one family into a value. Where
-/// sockstat counts no socket of the family there is no walk: it would pass every
-/// socket of the whole kernel.
+/// Folds every connection of the namespace, of one family and within `scope`, into
+/// a value. Where sockstat counts no socket of the family there is no walk: it
+/// would pass every socket of the whole kernel.
 pub fn read<T: Default>(
     kernel: &mut Kernel,
     family: Family,
+    scope: Scope<'_>,
     mut each: impl FnMut(&mut T, &Connection),
 ) -> Result<T> {
     let (request, in_use) = match family {
@@ -139,24 +174,44 @@ pub fn read<T: Default>(
         // What is not known is looked at.
         Ok(_) | Err(_) => {}
     }
-    kernel.ask(request, |value: &mut T, bytes| walk(bytes, |connection| each(value, connection)))
+    // A recording, or a kernel that knows no filter, answers with more.
+    let wanted = |connection: &Connection| {
+        (scope.time_wait || connection.state != State::TimeWait)
+            && scope.filter.is_none_or(|filter| filter.passes(connection.port, connection.peer_port))
+    };
+    kernel.ask_within(request, scope, |value: &mut T, bytes| {
+        walk(bytes, |connection| {
+            if wanted(connection) {
+                each(value, connection);
+            }
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A message as the kernel lays it out: 192.0.2.1:40000 in this state.
+    /// A message as the kernel lays it out: 192.0.2.1:40000 to 192.0.2.2:443 in
+    /// this state, with a retransmission in 9 ms.
     fn message(state: u8, tcp_info: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 16 + 72];
-        bytes[16..18].copy_from_slice(&[2, state]);
+        bytes[16..19].copy_from_slice(&[2, state, 1]);
         bytes[20..22].copy_from_slice(&40_000u16.to_be_bytes());
+        bytes[22..24].copy_from_slice(&443u16.to_be_bytes());
         bytes[24..28].copy_from_slice(&[192, 0, 2, 1]);
+        bytes[40..44].copy_from_slice(&[192, 0, 2, 2]);
         bytes[60..68].copy_from_slice(&77u64.to_ne_bytes());
+        bytes[68..72].copy_from_slice(&9u32.to_ne_bytes());
+        bytes[72..76].copy_from_slice(&11u32.to_ne_bytes());
+        bytes[76..80].copy_from_slice(&12u32.to_ne_bytes());
         bytes[84..88].copy_from_slice(&5u32.to_ne_bytes());
-        bytes.extend((4 + tcp_info.len() as u16).to_ne_bytes());
-        bytes.extend(2u16.to_ne_bytes());
-        bytes.extend(tcp_info);
+        for (kind, value) in [(2u16, tcp_info), (4, b"cubic\0"), (22, &[0, 1]), (21, &8u64.to_ne_bytes())] {
+            bytes.extend((4 + value.len() as u16).to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(value);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
         let length = bytes.len() as u32;
         bytes[..4].copy_from_slice(&length.to_ne_bytes());
         bytes
@@ -173,29 +228,37 @@ mod tests {
         let mut info = [0; 232];
         info[68..72].copy_from_slice(&1500u32.to_ne_bytes());
         info[148..152].copy_from_slice(&900u32.to_ne_bytes());
-        let bytes = [message(1, &info), message(10, &[]), message(13, &[]), message(3, &[])].concat();
+        let bytes = [message(1, &info), message(10, &[]), message(13, &[]), message(6, &[])].concat();
         let found = found(&bytes);
         assert_eq!(found.len(), 2);
+        let connection = Connection { attributes: Attributes::default(), ..found[0].clone() };
         let expected = Connection {
             state: State::Established,
+            timer: Some((Timer::Retransmission, 9)),
             address: "192.0.2.1".parse().unwrap(),
             port: 40_000,
+            peer_address: "192.0.2.2".parse().unwrap(),
+            peer_port: 443,
             cookie: 77,
             has_owner: true,
-            rtt: Some(1500),
-            min_rtt: Some(900),
-            last_data_sent: Some(0),
-            last_ack_received: Some(0),
+            receive_queue: 11,
+            send_queue: 12,
+            attributes: Attributes::default(),
         };
-        assert_eq!(found[0], expected);
-        assert_eq!((found[1].state, found[1].rtt), (State::SynRecv, None));
+        assert_eq!(connection, expected);
+        let Attributes { info, algorithm, memory, cgroup, bind_address_no_port, .. } = found[0].attributes;
+        assert_eq!(info.map(|info| (info.rtt, info.min_rtt)), Some((Some(1500), Some(900))));
+        assert_eq!(algorithm, Some(*b"cubic\0\0\0\0\0\0\0\0\0\0\0"));
+        assert_eq!((memory, cgroup, bind_address_no_port), (None, Some(8), Some(true)));
+        assert_eq!((found[1].state, found[1].attributes.info), (State::TimeWait, None));
     }
 
     #[test]
     fn a_short_tcp_info_loses_no_connection() {
         let mut info = [0; 104];
         info[68..72].copy_from_slice(&1500u32.to_ne_bytes());
-        let found = found(&message(1, &info));
-        assert_eq!((found[0].rtt, found[0].min_rtt), (Some(1500), None));
+        let info = found(&message(1, &info))[0].attributes.info.unwrap();
+        assert_eq!((info.rtt, info.min_rtt), (Some(1500), None));
+        assert_eq!(found(&message(1, &[0; 103]))[0].attributes.info, None);
     }
 }

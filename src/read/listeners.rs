@@ -51,7 +51,7 @@ pub fn parse(found: &mut Vec<Listener>, bytes: &[u8]) -> std::result::Result<(),
             cookie: socket.cookie,
             queue: socket.receive_queue,
             limit: socket.send_queue,
-            drops: socket.drops(),
+            drops: socket.attributes().memory.and_then(|memory| memory.drops),
         });
     }
     Ok(())

@@ -1,58 +1,104 @@
 //! sock_diag (include/uapi/linux/inet_diag.h, sock_diag.h, 5.10-6.18): requests,
 //! and a borrowed view of `struct inet_diag_msg`.
 
-mod tcp_info;
+mod attributes;
+mod filter;
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_packet_core::Emitable;
-use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_DIAG_BY_FAMILY};
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, SOCK_DIAG_BY_FAMILY};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 
-use super::netlink::{Attribute, Message, array_at, u32_at, u64_at};
+use super::netlink::{Message, array_at, u32_at, u64_at};
 use super::{Malformed, Request};
 
-pub use tcp_info::TcpInfo;
+pub use attributes::{BbrInfo, Memory, TcpInfo};
+pub use filter::PortFilter;
+
+/// What a dump of connections shall give beyond, or less than, all of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Scope<'a> {
+    /// Those in TIME_WAIT as well, of which there may be hundreds of thousands.
+    pub time_wait: bool,
+    /// Only those whose ports pass.
+    pub filter: Option<&'a PortFilter>,
+}
 
 /// Message type and payload of a request to sock_diag; `None` for others.
-pub(super) fn dump(request: Request) -> Option<(u16, Vec<u8>)> {
+pub(super) fn dump(request: Request, scope: Scope<'_>) -> Option<(u16, Vec<u8>)> {
     let (family, socket_id) = match request {
-        Request::TcpListeners | Request::TcpConnections => (AF_INET, SocketId::new_v4()),
-        Request::TcpListeners6 | Request::TcpConnections6 => (AF_INET6, SocketId::new_v6()),
+        Request::TcpListeners | Request::TcpConnections | Request::UdpSockets => {
+            (AF_INET, SocketId::new_v4())
+        }
+        Request::TcpListeners6 | Request::TcpConnections6 | Request::UdpSockets6 => {
+            (AF_INET6, SocketId::new_v6())
+        }
         _ => return None,
     };
-    let (states, extensions) = match request {
-        Request::TcpListeners | Request::TcpListeners6 => (StateFlags::LISTEN, ExtensionFlags::SKMEMINFO),
-        _ => (connected(), ExtensionFlags::INFO),
+    let (protocol, states, extensions) = match request {
+        Request::TcpListeners | Request::TcpListeners6 => {
+            (IPPROTO_TCP, StateFlags::LISTEN, ExtensionFlags::SKMEMINFO)
+        }
+        Request::UdpSockets | Request::UdpSockets6 => {
+            (IPPROTO_UDP, StateFlags::all(), ExtensionFlags::SKMEMINFO)
+        }
+        // BBR answers in place of Vegas.
+        _ => (
+            IPPROTO_TCP,
+            connected(scope.time_wait),
+            ExtensionFlags::INFO
+                | ExtensionFlags::VEGASINFO
+                | ExtensionFlags::CONG
+                | ExtensionFlags::SKMEMINFO,
+        ),
     };
-    let request = InetRequest { family, protocol: IPPROTO_TCP, extensions, states, socket_id };
+    let request = InetRequest { family, protocol, extensions, states, socket_id };
     let mut payload = vec![0; request.buffer_len()];
     request.emit(&mut payload);
+    if let Some(filter) = scope.filter {
+        filter.emit(&mut payload);
+    }
     Some((SOCK_DIAG_BY_FAMILY, payload))
 }
 
-/// Every state of a connection but TIME_WAIT, of which there may be hundreds of
-/// thousands and which holds nothing but its ports.
-fn connected() -> StateFlags {
-    StateFlags::all() - StateFlags::LISTEN - StateFlags::TIME_WAIT - StateFlags::CLOSE
+/// Every state of a connection; TIME_WAIT holds nothing but its ports.
+fn connected(time_wait: bool) -> StateFlags {
+    let states = StateFlags::all() - StateFlags::LISTEN - StateFlags::CLOSE;
+    if time_wait { states } else { states - StateFlags::TIME_WAIT }
 }
 
 /// Size of `struct inet_diag_msg`.
 const INET_DIAG_MSG: usize = 72;
 const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_SKMEMINFO: u16 = 7;
-/// Index into the numbers of INET_DIAG_SKMEMINFO (enum in sock_diag.h).
-const SK_MEMINFO_DROPS: usize = 8;
+const INET_DIAG_BBRINFO: u16 = 16;
+const INET_DIAG_CGROUP_ID: u16 = 21;
+const INET_DIAG_SOCKOPT: u16 = 22;
+
+/// Name of a congestion control algorithm, filled up with NUL (`TCP_CA_NAME_MAX`).
+pub type AlgorithmName = [u8; 16];
 
 /// One socket, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Socket<'a> {
     /// `idiag_state`, as in include/net/tcp_states.h.
     pub state: u8,
+    /// What `expires` is about, `idiag_timer`: 0 nothing, 1 retransmission, 2
+    /// keepalive or close, 3 TIME_WAIT, 4 window probe
+    /// (net/ipv4/inet_diag.c:inet_sk_diag_fill).
+    pub timer: u8,
+    /// Milliseconds until the timer expires, `idiag_expires`.
+    pub expires: u32,
     /// Local address, `idiag_src`.
     pub address: IpAddr,
     /// Local port, `idiag_sport`.
     pub port: u16,
+    /// The peer's address, `idiag_dst`.
+    pub peer_address: IpAddr,
+    /// The peer's port, `idiag_dport`.
+    pub peer_port: u16,
     /// Number that no other socket ever has, `idiag_cookie`; half-open ones have
     /// one too.
     pub cookie: u64,
@@ -67,6 +113,24 @@ pub struct Socket<'a> {
     message: Message<'a>,
 }
 
+/// What the kernel adds to a socket; what it does not send is `None`. Half-open
+/// connections and those in TIME_WAIT have none of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// INET_DIAG_INFO
+    pub info: Option<TcpInfo>,
+    /// INET_DIAG_SKMEMINFO
+    pub memory: Option<Memory>,
+    /// INET_DIAG_CONG
+    pub algorithm: Option<AlgorithmName>,
+    /// INET_DIAG_BBRINFO
+    pub bbr: Option<BbrInfo>,
+    /// Inode of the socket's cgroup v2 folder, INET_DIAG_CGROUP_ID (5.8).
+    pub cgroup: Option<u64>,
+    /// `IP_BIND_ADDRESS_NO_PORT` was set, INET_DIAG_SOCKOPT (5.10).
+    pub bind_address_no_port: Option<bool>,
+}
+
 impl<'a> Socket<'a> {
     /// `number` counts the messages of a dump, for the error.
     ///
@@ -78,17 +142,15 @@ impl<'a> Socket<'a> {
         //   u32 expires, rqueue, wqueue, uid, inode; }
         let bytes = message.payload;
         let parse = || {
-            let source: [u8; 16] = array_at(bytes, 8)?;
-            let [a, b, c, d, ..] = source;
-            let address = match *bytes.first()? {
-                AF_INET => IpAddr::from([a, b, c, d]),
-                AF_INET6 => Ipv6Addr::from(source).into(),
-                _ => return None,
-            };
+            let family = *bytes.first()?;
             Some(Self {
                 state: *bytes.get(1)?,
-                address,
+                timer: *bytes.get(2)?,
+                expires: u32_at(bytes, 52)?,
+                address: address_at(family, bytes, 8)?,
                 port: u16::from_be_bytes(array_at(bytes, 4)?),
+                peer_address: address_at(family, bytes, 24)?,
+                peer_port: u16::from_be_bytes(array_at(bytes, 6)?),
                 cookie: u64_at(bytes, 44)?,
                 receive_queue: u32_at(bytes, 56)?,
                 send_queue: u32_at(bytes, 60)?,
@@ -101,20 +163,44 @@ impl<'a> Socket<'a> {
             .ok_or_else(|| Malformed::new(number, "struct inet_diag_msg", "72 bytes of IPv4 or IPv6", bytes))
     }
 
-    /// Packets dropped at the socket (`sk_drops`), of a listener connection
-    /// attempts and stray packets; `None` where the kernel does not send it (before 4.7).
-    pub fn drops(&self) -> Option<u32> {
-        let memory = self.attributes().find(|attribute| attribute.kind == INET_DIAG_SKMEMINFO)?;
-        u32_at(memory.value, 4 * SK_MEMINFO_DROPS)
+    /// What follows the struct.
+    pub fn attributes(&self) -> Attributes {
+        let mut found = Attributes::default();
+        for attribute in self.message.attributes(INET_DIAG_MSG) {
+            let value = attribute.value;
+            match attribute.kind {
+                INET_DIAG_INFO => found.info = TcpInfo::parse(value),
+                INET_DIAG_SKMEMINFO => found.memory = Memory::parse(value),
+                INET_DIAG_CONG => found.algorithm = Some(algorithm(value)),
+                INET_DIAG_BBRINFO => found.bbr = BbrInfo::parse(value),
+                INET_DIAG_CGROUP_ID => found.cgroup = u64_at(value, 0),
+                INET_DIAG_SOCKOPT => {
+                    found.bind_address_no_port = value.get(1).map(|bits| bits & BIND_ADDRESS_NO_PORT != 0);
+                }
+                _ => {}
+            }
+        }
+        found
     }
+}
 
-    /// What TCP knows of the connection; `None` for half-open ones.
-    pub fn tcp_info(&self) -> Option<TcpInfo<'a>> {
-        let info = self.attributes().find(|attribute| attribute.kind == INET_DIAG_INFO)?;
-        Some(TcpInfo::new(info.value))
-    }
+/// The first of the bit fields in the second byte of `struct inet_diag_sockopt`.
+const BIND_ADDRESS_NO_PORT: u8 = if cfg!(target_endian = "big") { 0x80 } else { 1 };
 
-    fn attributes(&self) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
-        self.message.attributes(INET_DIAG_MSG)
+fn address_at(family: u8, bytes: &[u8], offset: usize) -> Option<IpAddr> {
+    let all: [u8; 16] = array_at(bytes, offset)?;
+    match family {
+        AF_INET => Some(IpAddr::from([all[0], all[1], all[2], all[3]])),
+        AF_INET6 => Some(Ipv6Addr::from(all).into()),
+        _ => None,
     }
+}
+
+fn algorithm(value: &[u8]) -> AlgorithmName {
+    let mut name = AlgorithmName::default();
+    let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
+    for (place, byte) in name.iter_mut().zip(text) {
+        *place = *byte;
+    }
+    name
 }
