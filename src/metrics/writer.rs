@@ -3,11 +3,12 @@
 use std::fmt::{self, Write};
 
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, LabelSetEncoder, LabelValueEncoder, NoLabelSet,
+    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, LabelSetEncoder, LabelValueEncoder, NativeHistogram,
+    NativeHistogramBuckets, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 
-use crate::model::histogram::{RTT_BOUNDS, RttHistogram};
+use crate::model::histogram::{Histogram, ZERO_THRESHOLD};
 
 /// What a family's samples are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,19 +219,28 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes a family of histograms.
+    /// Writes a family of histograms, classic and native; text has no form for the
+    /// native one and the encoders leave it out there.
     pub(super) fn histograms<'l, 'h, const N: usize>(
         &mut self,
         metric: &Metric,
-        samples: impl IntoIterator<Item = ([Label<'l>; N], &'h RttHistogram)>,
+        samples: impl IntoIterator<Item = ([Label<'l>; N], &'h Histogram)>,
     ) -> fmt::Result {
         let mut encoder = self.0.encode_descriptor(metric.name, metric.help, None, MetricType::Histogram)?;
         for (values, histogram) in samples {
-            let bounds = RTT_BOUNDS.into_iter().chain([f64::INFINITY]);
-            let buckets: Vec<_> = bounds.zip(histogram.counts).collect();
-            let labels = Labels(metric.labels, &values);
+            let classic: Vec<_> = histogram.classic().collect();
+            let (spans, deltas) = spans(histogram.native().buckets());
+            let native = NativeHistogram {
+                schema: histogram.native().schema(),
+                zero_threshold: ZERO_THRESHOLD,
+                zero_count: histogram.native().zeros(),
+                negative: NativeHistogramBuckets { spans: &[], deltas: &[] },
+                positive: NativeHistogramBuckets { spans: &spans, deltas: &deltas },
+                created: None,
+            };
+            let (sum, count, labels) = (histogram.sum, histogram.count(), Labels(metric.labels, &values));
             let mut sample = encoder.encode_family(&labels)?;
-            sample.encode_histogram::<NoLabelSet>(histogram.sum, histogram.count(), &buckets, None)?;
+            sample.encode_histogram_with_native::<NoLabelSet>(sum, count, &classic, None, native)?;
         }
         Ok(())
     }
@@ -238,5 +248,37 @@ impl<'a> Writer<'a> {
     /// Writes a family of one sample without labels; `None` leaves it out.
     pub(super) fn single<V: Into<Value>>(&mut self, metric: &Metric, value: Option<V>) -> fmt::Result {
         self.family(metric, value.map(|value| ([], value)))
+    }
+}
+
+/// Native buckets as the encoder takes them. A span is a run of buckets without a
+/// gap: how many indices it starts after the end of the one before, or after 0, and
+/// its length. A delta is a count less the count before it, or less 0.
+fn spans(buckets: impl IntoIterator<Item = (i32, u64)>) -> (Vec<(i32, u32)>, Vec<i64>) {
+    let (mut spans, mut deltas) = (Vec::<(i32, u32)>::new(), Vec::new());
+    let (mut next, mut before) = (0, 0);
+    for (index, count) in buckets {
+        match spans.last_mut() {
+            Some((_, length)) if index == next => *length += 1,
+            _ => spans.push((index - next, 1)),
+        }
+        deltas.push(count.wrapping_sub(before).cast_signed());
+        (next, before) = (index + 1, count);
+    }
+    (spans, deltas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_runs_and_deltas_differences() {
+        assert_eq!(spans([]), (vec![], vec![]));
+        assert_eq!(spans([(0, 5)]), (vec![(0, 1)], vec![5]));
+        assert_eq!(
+            spans([(-3, 2), (-2, 7), (0, 1), (1, 1), (40, 9)]),
+            (vec![(-3, 2), (1, 2), (38, 1)], vec![2, 5, -6, 0, 8])
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use super::histogram::RttHistogram;
+use super::histogram::Histogram;
 use crate::read::connections::{Connection, State};
 use crate::read::listeners::Listener;
 
@@ -67,17 +67,28 @@ impl Waiting {
 /// By local port and address.
 pub type WaitingBy = BTreeMap<(u16, IpAddr), Waiting>;
 
+/// Upper bounds of round trip times, seconds.
+pub const RTT_BOUNDS: [f64; 13] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
+
 /// Round trip times by path, in the order of [`Path::NAMES`].
-pub type ByPath = [RttHistogram; Path::NAMES.len()];
+pub type ByPath = [Histogram; Path::NAMES.len()];
 
 /// Round trip times, of one pass or of all.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Times {
     /// Smoothed round trip times of connections that sent data and heard from
     /// their peer since the last pass.
     pub rtt: ByPath,
     /// Their least round trip times.
     pub min_rtt: ByPath,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let by_path = || std::array::from_fn(|_| Histogram::new(&RTT_BOUNDS));
+        Self { rtt: by_path(), min_rtt: by_path() }
+    }
 }
 
 impl Times {
@@ -309,8 +320,8 @@ mod tests {
         receiver.attributes.info =
             receiver.attributes.info.map(|info| TcpInfo { last_data_sent: 99_999, ..info });
         pass.observe(&receiver, &BTreeSet::new(), since);
-        assert_eq!(pass.times.rtt.map(|histogram| histogram.count()), [1, 1, 1]);
-        assert_eq!(pass.times.min_rtt.map(|histogram| histogram.sum), [0.0008, 0.001, 0.02]);
+        assert_eq!(pass.times.rtt.each_ref().map(Histogram::count), [1, 1, 1]);
+        assert_eq!(pass.times.min_rtt.each_ref().map(|histogram| histogram.sum), [0.0008, 0.001, 0.02]);
         assert_eq!(pass.times.rtt[Path::Region as usize].sum, 0.03);
     }
 }
