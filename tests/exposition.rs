@@ -1,7 +1,10 @@
-//! Reading an exposition as another program would: the 0.0.4 text as a map, and
-//! the grammar of OpenMetrics 1.0 line by line.
+//! Reading an exposition as another program would: the 0.0.4 text and protobuf as
+//! maps, and the grammar of OpenMetrics 1.0 line by line.
 
 use std::collections::{BTreeMap, HashSet};
+
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Metric, MetricFamily};
+use prost::Message;
 
 /// Samples by series: `name{label="value",…}` → value.
 pub(crate) type Samples = BTreeMap<String, f64>;
@@ -15,6 +18,49 @@ pub(crate) fn samples(text: &str) -> Samples {
         assert!(samples.insert(series.to_owned(), value).is_none(), "{series} comes twice");
     }
     samples
+}
+
+/// Families of a protobuf exposition, each behind its length.
+pub(crate) fn protobuf(mut bytes: &[u8]) -> Vec<MetricFamily> {
+    let mut families = Vec::new();
+    while !bytes.is_empty() {
+        families.push(MetricFamily::decode_length_delimited(&mut bytes).expect("a family"));
+    }
+    families
+}
+
+/// Samples of these families as the 0.0.4 text names them, the native form of
+/// histograms left out.
+pub(crate) fn protobuf_samples(families: &[MetricFamily]) -> Samples {
+    let mut samples = Samples::new();
+    let all = families.iter().flat_map(|family| family.metric.iter().map(move |metric| (family, metric)));
+    for (family, metric) in all {
+        let mut insert = |suffix: &str, le: Option<f64>, value: f64| {
+            let series = series(&format!("{}{suffix}", family.name), metric, le);
+            assert!(samples.insert(series.clone(), value).is_none(), "{series} comes twice");
+        };
+        match (&metric.counter, &metric.gauge, &metric.histogram) {
+            (Some(counter), None, None) => insert("", None, counter.value),
+            (None, Some(gauge), None) => insert("", None, gauge.value),
+            (None, None, Some(histogram)) => {
+                insert("_sum", None, histogram.sample_sum);
+                insert("_count", None, histogram.sample_count as f64);
+                for bucket in &histogram.bucket {
+                    insert("_bucket", Some(bucket.upper_bound), bucket.cumulative_count as f64);
+                }
+            }
+            _ => panic!("{}: not one of three kinds", family.name),
+        }
+    }
+    samples
+}
+
+fn series(name: &str, metric: &Metric, le: Option<f64>) -> String {
+    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let own = metric.label.iter().map(|label| format!("{}=\"{}\"", label.name, escaped(&label.value)));
+    let bound = le.map(|le| if le.is_finite() { format!("le=\"{le}\"") } else { "le=\"+Inf\"".into() });
+    let labels: Vec<_> = own.chain(bound).collect();
+    if labels.is_empty() { name.into() } else { format!("{name}{{{}}}", labels.join(",")) }
 }
 
 /// Name of the family in a `# TYPE` line and its type, in order.

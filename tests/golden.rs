@@ -7,18 +7,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::exposition::{Samples, families, openmetrics_errors, samples};
+use crate::exposition::{Samples, families, openmetrics_errors, protobuf, protobuf_samples, samples};
 use crate::fixture::{self, Fixture};
 use crate::support::Exporter;
 
 const OPENMETRICS: (&str, &str) = ("Accept", "application/openmetrics-text;version=1.0.0");
+const PROTOBUF: (&str, &str) = ("Accept", "application/vnd.google.protobuf;encoding=delimited");
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"))
 }
 
-/// The scrapes of one fixture, 0.0.4 and OpenMetrics.
-fn scrape(name: &str) -> (String, String) {
+/// The scrapes of one fixture: 0.0.4, OpenMetrics and protobuf.
+fn scrape(name: &str) -> (String, String, Vec<u8>) {
     let fixture = Fixture::copy(name);
     let mut flags = fixture.flags();
     flags.push("--collector.netstat.all".into());
@@ -26,8 +27,9 @@ fn scrape(name: &str) -> (String, String) {
     let exporter = Exporter::start(&flags);
     let text = exporter.get("/metrics", &[]).text().to_owned();
     let openmetrics = exporter.get("/metrics", &[OPENMETRICS]).text().to_owned();
+    let protobuf = exporter.get("/metrics", &[PROTOBUF]).body;
     let here = fixture.path("").display().to_string();
-    (steady(&text, &here), openmetrics)
+    (steady(&text, &here), openmetrics, protobuf)
 }
 
 /// What differs from run to run and from build to build, made equal: times,
@@ -52,7 +54,7 @@ fn steady(text: &str, here: &str) -> String {
 #[test]
 fn scrapes_are_as_reviewed() {
     for name in fixture::names() {
-        let (text, _) = scrape(&name);
+        let (text, _, _) = scrape(&name);
         let path = golden(&name);
         if std::env::var_os("BLESS").is_some() {
             fs::write(&path, &text).unwrap();
@@ -92,18 +94,48 @@ fn promtool_has_nothing_to_say() {
 #[test]
 fn openmetrics_follows_its_grammar_and_says_the_same() {
     for name in fixture::names() {
-        let (text, openmetrics) = scrape(&name);
+        let (text, openmetrics, _) = scrape(&name);
         let errors = openmetrics_errors(&openmetrics);
         assert!(errors.is_empty(), "{name}: {}", errors.join("\n"));
-        let changing = ["duration_seconds", "timestamp_seconds", "build_info", "sample_cpu_seconds"];
-        let volatile = |series: &str| changing.iter().any(|name| series.contains(name));
-        let comparable = |text: &str| {
-            let mut all = samples(text);
-            all.retain(|series, _| !volatile(series));
-            all.into_iter().map(|(series, value)| (bound_last(&series), value)).collect::<Samples>()
-        };
-        assert_eq!(comparable(&text), comparable(&openmetrics), "{name}");
+        assert_eq!(comparable(samples(&text)), comparable(samples(&openmetrics)), "{name}");
     }
+}
+
+#[test]
+fn protobuf_says_the_same_and_has_native_histograms() {
+    for name in fixture::names() {
+        let (text, _, bytes) = scrape(&name);
+        let found = protobuf(&bytes);
+        assert_eq!(comparable(samples(&text)), comparable(protobuf_samples(&found)), "{name}");
+        let defined = nettune::metrics::all();
+        for family in &found {
+            let metric = defined.iter().find(|metric| metric.name == family.name).expect("a name as defined");
+            let kind = family.r#type().as_str_name().to_lowercase();
+            assert_eq!((kind.as_str(), family.help.as_str()), (metric.kind.name(), metric.help), "{name}");
+        }
+        let all = found.iter().flat_map(|family| &family.metric);
+        for histogram in all.filter_map(|metric| metric.histogram.as_ref()) {
+            let mut count = 0;
+            let counts = histogram.positive_delta.iter().map(|delta| {
+                count += delta;
+                count as u64
+            });
+            assert_eq!(counts.sum::<u64>() + histogram.zero_count, histogram.sample_count, "{name}");
+            assert_eq!((histogram.schema, histogram.zero_threshold), (3, 2.0_f64.powi(-128)));
+        }
+    }
+}
+
+/// Differs from scrape to scrape even of files that do not change.
+pub(crate) fn volatile(series: &str) -> bool {
+    let changing = ["duration_seconds", "timestamp_seconds", "build_info", "sample_cpu_seconds"];
+    changing.iter().any(|name| series.contains(name))
+}
+
+/// Without what is volatile, and with labels in the order of one encoder.
+fn comparable(mut all: Samples) -> Samples {
+    all.retain(|series, _| !volatile(series));
+    all.into_iter().map(|(series, value)| (bound_last(&series), value)).collect()
 }
 
 /// The encoders write the bound of a bucket before or after its other labels.

@@ -11,6 +11,7 @@ mod connections;
 mod corpus;
 mod faults;
 mod golden;
+mod histograms;
 mod host;
 mod lab;
 mod layers;

@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 
+use crate::exposition::{protobuf, protobuf_samples};
 use crate::support::{Address, Exporter, Scratch, nettune};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROTOBUF: &str =
+    "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
 const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0,\
     application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
 
@@ -99,13 +102,18 @@ fn the_format_is_the_one_the_client_prefers() {
         (Some("application/openmetrics-text;q=0.3,text/plain;q=0.7"), TEXT),
         (Some("application/openmetrics-text;q=0.7,text/plain;q=0.3"), OPEN_METRICS),
         (Some("application/openmetrics-text;q=0"), TEXT),
+        (Some(PROTOBUF), PROTOBUF),
+        (Some(&format!("{PROTOBUF},{PROMETHEUS}")), OPEN_METRICS),
+        (Some(&format!("{PROTOBUF},application/openmetrics-text;q=0.9,*/*;q=0.1")), PROTOBUF),
+        (Some(&format!("{PROTOBUF};q=0.3,text/plain;q=0.7")), TEXT),
         (Some("text/html,application/xhtml+xml,*/*;q=0.8"), TEXT),
         (Some("nonsense"), TEXT),
     ] {
         let headers: Vec<_> = accept.iter().map(|accept| ("Accept", *accept)).collect();
         let response = exporter.get("/metrics", &headers);
         assert_eq!(response.header("content-type"), Some(expected), "{accept:?}");
-        assert_eq!(response.text().ends_with("# EOF\n"), expected == OPEN_METRICS, "{accept:?}");
+        let ending = response.body.ends_with(b"# EOF\n");
+        assert_eq!(ending, expected == OPEN_METRICS, "{accept:?}");
     }
 }
 
@@ -126,6 +134,16 @@ fn a_compressed_answer_says_the_same() {
         assert_eq!(series(&decoded), series(plain.text()));
         assert!(compressed.body.len() < plain.body.len());
     }
+    let accept = [("Accept", PROTOBUF), ("Accept-Encoding", "gzip")];
+    let compressed = exporter.get("/metrics", &accept);
+    assert_eq!(compressed.header("content-encoding"), Some("gzip"));
+    assert_eq!(compressed.header("content-type"), Some(PROTOBUF));
+    let mut decoded = Vec::new();
+    GzDecoder::new(&compressed.body[..]).read_to_end(&mut decoded).unwrap();
+    let plain = exporter.get("/metrics", &accept[..1]).body;
+    let series = |bytes: &[u8]| protobuf_samples(&protobuf(bytes)).into_keys().collect::<Vec<_>>();
+    assert_eq!(series(&decoded), series(&plain));
+    assert!(compressed.body.len() < plain.len());
     for refused in ["gzip;q=0", "identity", "br", "*;q=0"] {
         let response = exporter.get("/metrics", &[("Accept-Encoding", refused)]);
         assert_eq!(response.header("content-encoding"), None, "{refused}");

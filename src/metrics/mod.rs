@@ -17,10 +17,11 @@ mod tables;
 mod writer;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
+use prometheus_client::encoding::{DescriptorEncoder, prometheus_protobuf, prometheus_text, text};
 use prometheus_client::registry::Registry;
 
 use crate::model::Snapshot;
@@ -29,26 +30,35 @@ pub use exporter::Serving;
 use writer::Writer;
 pub use writer::{Kind, Metric};
 
-/// A text format of the exposition.
+/// A format of the exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus text 0.0.4
     Text,
     /// OpenMetrics text 1.0
     OpenMetrics,
+    /// Prometheus protobuf, the only one with native histograms
+    Protobuf,
 }
 
 impl Format {
+    /// Every format, the one that most programs understand last.
+    pub const ALL: [Self; 3] = [Self::Protobuf, Self::OpenMetrics, Self::Text];
+
     /// Value of the `Content-Type` header.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => prometheus_text::CONTENT_TYPE,
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+            }
         }
     }
 }
 
-/// Writes the exposition of `snapshot`, whole, in pieces of some KiB.
+/// Writes the exposition of `snapshot`: text in pieces of some KiB, protobuf whole,
+/// as its encoder has it.
 ///
 /// # Errors
 /// `out` refused; nothing of what we export can make the encoder do so.
@@ -56,13 +66,25 @@ pub fn encode(
     snapshot: &Arc<Snapshot>,
     serving: Serving,
     format: Format,
-    out: &mut impl fmt::Write,
-) -> Result<(), fmt::Error> {
+    out: &mut impl io::Write,
+) -> io::Result<()> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Exposition { snapshot: Arc::clone(snapshot), serving }));
     match format {
-        Format::Text => prometheus_text::encode(out, &registry),
-        Format::OpenMetrics => text::encode(out, &registry),
+        Format::Text => prometheus_text::encode(&mut AsBytes(out), &registry).map_err(io::Error::other),
+        Format::OpenMetrics => text::encode(&mut AsBytes(out), &registry).map_err(io::Error::other),
+        Format::Protobuf => {
+            out.write_all(&prometheus_protobuf::encode_to_vec(&registry).map_err(io::Error::other)?)
+        }
+    }
+}
+
+/// Takes text, as the text encoders write it, to where bytes go.
+struct AsBytes<W>(W);
+
+impl<W: io::Write> fmt::Write for AsBytes<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_all(text.as_bytes()).map_err(|_| fmt::Error)
     }
 }
 

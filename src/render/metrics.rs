@@ -14,6 +14,10 @@ namespace or on this host has no sample: absent is never zero. Whether a source
 was read, is absent or failed is in `nettune_collector_success` and
 `nettune_collector_absent`.
 
+A histogram has `_bucket`, `_sum` and `_count` in text. In protobuf it is a native
+histogram as well, with buckets that each end about 9 % above the one before, or
+further apart where more than 160 would be in use.
+
 Headings name the collectors that `collect[]` and `--no-collector.NAME` select.
 ";
 

@@ -4,13 +4,13 @@ use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName};
 
 use crate::metrics::Format;
 
-/// The format to answer in: OpenMetrics when the client prefers it, else the
-/// text that every client understands.
+/// The format to answer in: the one that the client likes best, and of equals the
+/// one that most clients understand.
 pub(super) fn format(headers: &HeaderMap) -> Format {
     let ranges: Vec<_> = elements(headers, &ACCEPT).filter_map(Range::parse).collect();
-    let open_metrics = quality(&ranges, "application", "openmetrics-text", "1.0.0");
-    let text = quality(&ranges, "text", "plain", "0.0.4");
-    if open_metrics > text { Format::OpenMetrics } else { Format::Text }
+    // Of equals this finds the last.
+    let best = Format::ALL.into_iter().max_by_key(|format| quality(&ranges, *format));
+    best.unwrap_or(Format::Text)
 }
 
 /// Whether to compress.
@@ -32,11 +32,11 @@ pub(super) fn gzip(headers: &HeaderMap) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-/// One element of `Accept`.
+/// One element of `Accept`; a content type is one that describes itself alone.
 struct Range<'a> {
     kind: &'a str,
     subkind: &'a str,
-    version: Option<&'a str>,
+    parameters: Vec<(&'a str, &'a str)>,
     quality: u16,
 }
 
@@ -44,25 +44,27 @@ impl<'a> Range<'a> {
     fn parse(element: &'a str) -> Option<Self> {
         let mut parts = split(element, ';');
         let (kind, subkind) = parts.next()?.split_once('/')?;
-        let version = parts.clone().find_map(|parameter| {
-            let (name, value) = parameter.split_once('=')?;
-            name.trim().eq_ignore_ascii_case("version").then(|| value.trim().trim_matches('"'))
-        });
-        Some(Self { kind: kind.trim(), subkind: subkind.trim(), version, quality: q(parts)? })
+        let pairs = parts.clone().filter_map(|parameter| parameter.split_once('='));
+        let parameters = pairs.map(|(name, value)| (name.trim(), value.trim().trim_matches('"'))).collect();
+        Some(Self { kind: kind.trim(), subkind: subkind.trim(), parameters, quality: q(parts)? })
     }
 
-    /// How closely this range describes the format; `None` if it does not.
-    /// Parameters other than the version do not set our formats apart.
-    fn closeness(&self, kind: &str, subkind: &str, version: &str) -> Option<u8> {
+    /// How closely this range describes a content type; `None` if it does not.
+    /// Parameters that the type does not have do not set our formats apart.
+    fn closeness(&self, own: &Self) -> Option<u8> {
         match (self.kind, self.subkind) {
             ("*", "*") => Some(0),
-            (own, "*") if own.eq_ignore_ascii_case(kind) => Some(1),
-            (own, subown) if own.eq_ignore_ascii_case(kind) && subown.eq_ignore_ascii_case(subkind) => {
-                match self.version {
-                    None => Some(2),
-                    Some(own) if own == version => Some(3),
-                    Some(_) => None,
-                }
+            (kind, "*") if kind.eq_ignore_ascii_case(own.kind) => Some(1),
+            (kind, subkind)
+                if kind.eq_ignore_ascii_case(own.kind) && subkind.eq_ignore_ascii_case(own.subkind) =>
+            {
+                own.parameters.iter().try_fold(2, |closeness, (name, value)| {
+                    match self.parameters.iter().find(|(wanted, _)| wanted.eq_ignore_ascii_case(name)) {
+                        None => Some(closeness),
+                        Some((_, wanted)) if wanted.eq_ignore_ascii_case(value) => Some(closeness + 1),
+                        Some(_) => None,
+                    }
+                })
             }
             _ => None,
         }
@@ -70,9 +72,9 @@ impl<'a> Range<'a> {
 }
 
 /// The quality, in thousandths, that the closest of `ranges` gives a format.
-fn quality(ranges: &[Range<'_>], kind: &str, subkind: &str, version: &str) -> u16 {
-    let fitting =
-        ranges.iter().filter_map(|range| Some((range.closeness(kind, subkind, version)?, range.quality)));
+fn quality(ranges: &[Range<'_>], format: Format) -> u16 {
+    let Some(own) = Range::parse(format.content_type()) else { return 0 };
+    let fitting = ranges.iter().filter_map(|range| Some((range.closeness(&own)?, range.quality)));
     fitting.max().map_or(0, |(_, quality)| quality)
 }
 
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn formats() {
-        use Format::{OpenMetrics, Text};
+        use Format::{OpenMetrics, Protobuf, Text};
         for (accept, expected) in [
             // Prometheus 2.42
             (
@@ -139,12 +141,31 @@ mod tests {
                  text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
                 OpenMetrics,
             ),
-            // Prometheus 2.42 set to prefer protobuf
+            // Prometheus 2.42 with native histograms
             (
                 "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
-                 text/plain;version=0.0.4;q=0.5,application/openmetrics-text;version=1.0.0;q=0.4,*/*;q=0.1",
+                 application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,\
+                 text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                Protobuf,
+            ),
+            // set to prefer text to it
+            (
+                "text/plain;version=0.0.4,\
+                 application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.9",
                 Text,
             ),
+            ("application/vnd.google.protobuf", Protobuf),
+            ("application/vnd.google.protobuf; Encoding=\"delimited\"; x=y", Protobuf),
+            ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", Text),
+            (
+                "application/vnd.google.protobuf;proto=other;encoding=delimited, application/*;q=0.1",
+                OpenMetrics,
+            ),
+            ("application/vnd.google.protobuf;q=0", Text),
+            ("application/vnd.google.protobuf, application/openmetrics-text", OpenMetrics),
+            ("application/vnd.google.protobuf;q=0.4, */*;q=0.3", Protobuf),
+            ("application/*;q=0.5, application/openmetrics-text;q=0.1", Protobuf),
+            ("text/plain;q=0, application/openmetrics-text;q=0, */*;q=0.1", Protobuf),
             ("", Text),
             ("*/*", Text),
             ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Text),

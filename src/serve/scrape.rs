@@ -1,7 +1,6 @@
 //! The metrics, within the time that the scraper gives.
 
-use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,13 +77,14 @@ fn encode(app: &App, snapshot: &Arc<Snapshot>, headers: &HeaderMap) -> io::Resul
         Serving { reload_successful: app.reload.successful(), reload_timestamp: app.reload.timestamp() };
     let gzip = negotiate::gzip(headers);
     let body = if gzip {
-        let mut compressed = Gzip(GzEncoder::new(Vec::with_capacity(32 << 10), Compression::fast()));
-        metrics::encode(snapshot, serving, format, &mut compressed).map_err(io::Error::other)?;
-        compressed.0.finish()?
+        // As it is written, so that text is never held whole.
+        let mut compressed = GzEncoder::new(Vec::with_capacity(32 << 10), Compression::fast());
+        metrics::encode(snapshot, serving, format, &mut compressed)?;
+        compressed.finish()?
     } else {
-        let mut exposition = String::new();
-        metrics::encode(snapshot, serving, format, &mut exposition).map_err(io::Error::other)?;
-        exposition.into_bytes()
+        let mut plain = Vec::new();
+        metrics::encode(snapshot, serving, format, &mut plain)?;
+        plain
     };
     let mut answer = with_body(StatusCode::OK, format.content_type(), body.into());
     answer.headers_mut().insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
@@ -92,15 +92,6 @@ fn encode(app: &App, snapshot: &Arc<Snapshot>, headers: &HeaderMap) -> io::Resul
         answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     Ok(answer)
-}
-
-/// Compresses text as it is written, so that it is never held whole.
-struct Gzip(GzEncoder<Vec<u8>>);
-
-impl fmt::Write for Gzip {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write_all(text.as_bytes()).map_err(|_| fmt::Error)
-    }
 }
 
 #[cfg(test)]
