@@ -1,12 +1,15 @@
 //! A real Prometheus scrapes the real program.
 
-use std::net::TcpListener;
+use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
+use nettune::model::connections::RTT_BOUNDS;
 use serde_json::Value;
 
 use crate::exposition::samples;
 use crate::fixture::Fixture;
+use crate::golden::volatile;
 use crate::support::{Exporter, Scratch, eventually};
 
 /// A Prometheus of the test's own, killed at its end.
@@ -19,6 +22,15 @@ struct Prometheus {
 impl Prometheus {
     /// Scrapes each exporter every second under its job name.
     fn scrape(exporters: &[(&str, &Exporter)]) -> Self {
+        Self::start(&[], exporters)
+    }
+
+    /// The same, and stores histograms in their native form.
+    fn scrape_native(exporters: &[(&str, &Exporter)]) -> Self {
+        Self::start(&["--enable-feature=native-histograms"], exporters)
+    }
+
+    fn start(flags: &[&str], exporters: &[(&str, &Exporter)]) -> Self {
         let scratch = Scratch::new();
         // Free at this moment; Prometheus cannot be asked for any free port.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -35,6 +47,7 @@ impl Prometheus {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", scratch.path("data").display()))
             .arg(format!("--web.listen-address={address}"))
+            .args(flags)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -49,13 +62,16 @@ impl Prometheus {
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    /// Values of an instant query, with their labels.
+    /// Values of an instant query, with their labels; native histograms have none.
     fn query(&self, expression: &str) -> Vec<(Value, f64)> {
         let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let Some(answer) = self.get(&format!("/api/v1/query?query={encoded}")) else { return Vec::new() };
         let results = answer["data"]["result"].as_array().expect("an instant vector");
-        let value = |result: &Value| result["value"][1].as_str().unwrap().parse().unwrap();
-        results.iter().map(|result| (result["metric"].clone(), value(result))).collect()
+        let values = results.iter().filter_map(|result| {
+            let value = result["value"][1].as_str()?.parse().unwrap();
+            Some((result["metric"].clone(), value))
+        });
+        values.collect()
     }
 
     /// The one value of a query, once there is one.
@@ -141,6 +157,90 @@ fn types_arrive_as_they_are_meant() {
         };
         assert_eq!(entry["type"], expected, "{}", metric.name);
         assert_eq!(entry["help"], metric.help, "{}", metric.name);
+    }
+}
+
+/// One pass over connections, so that both servers are told the same.
+const ONE_PASS: &str = "--sockets.interval=10m";
+
+#[test]
+fn histograms_are_stored_native_where_that_is_on_and_classic_elsewhere() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = || TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    let held: Vec<_> = (0..50).map(|_| (connect(), server.accept().unwrap())).collect();
+    let exporter = Exporter::start(&[ONE_PASS]);
+    let classic = Prometheus::scrape(&[("nettune", &exporter)]);
+    let native = Prometheus::scrape_native(&[("nettune", &exporter)]);
+    for name in ["nettune_tcp_rtt_seconds", "nettune_tcp_min_rtt_seconds"] {
+        let count = native.wait_for(&format!("histogram_count({name}{{path=\"local\"}})"));
+        assert!(count >= 2.0 * held.len() as f64, "{count}");
+        assert_eq!(classic.wait_for(&format!("{name}_count{{path=\"local\"}}")), count, "{name}");
+        assert_eq!(
+            native.wait_for(&format!("histogram_sum({name}{{path=\"local\"}})")),
+            classic.wait_for(&format!("{name}_sum{{path=\"local\"}}")),
+            "{name}"
+        );
+        // Each has its own form alone.
+        assert_eq!(native.query(&format!("{name}_bucket")), [], "{name}");
+        assert_eq!(classic.query(&format!("histogram_count({name})")), [], "{name}");
+        assert_eq!(classic.query(&format!("{name}_bucket")).len(), 3 * (RTT_BOUNDS.len() + 1), "{name}");
+        let of = |quantile: f64, series: &str| {
+            format!("histogram_quantile({quantile}, {series}{{path=\"local\"}})")
+        };
+        for quantile in [0.1, 0.5, 0.9] {
+            let by_bounds = classic.wait_for(&of(quantile, &format!("{name}_bucket")));
+            let by_factor = native.wait_for(&of(quantile, name));
+            // Both buckets hold the same observation; a native one may reach over a bound.
+            let place = RTT_BOUNDS.partition_point(|bound| *bound < by_bounds);
+            let lower = place.checked_sub(1).map_or(0.0, |below| RTT_BOUNDS[below]) / 1.1;
+            let upper = RTT_BOUNDS.get(place).map_or(f64::INFINITY, |bound| bound * 1.1);
+            assert!(
+                by_factor > lower && by_factor <= upper,
+                "{name} at {quantile}: {by_factor} is not beside {by_bounds}"
+            );
+        }
+        // The mean, which no bucket decides, lies between the ends of the outer ones.
+        let mean = native.wait_for(&format!("histogram_sum({name}{{path=\"local\"}})")) / count;
+        let (least, most) = (native.wait_for(&of(0.0, name)), native.wait_for(&of(1.0, name)));
+        assert!(least <= mean && mean <= most, "{name}: {mean} is not from {least} to {most}");
+    }
+}
+
+/// Series and values that a server has of an exporter, without histograms; values
+/// that differ from scrape to scrape are 0.
+fn stored(server: &Prometheus) -> BTreeMap<String, f64> {
+    eventually("two scrapes", || {
+        (server.query("count_over_time(up{job=\"nettune\"}[1m]) >= 2").len() == 1).then_some(())
+    });
+    let histograms = "nettune_tcp_(min_)?rtt_seconds_(bucket|sum|count)";
+    let all = server.query(&format!(
+        "{{job=\"nettune\", __name__=~\"(nettune|process)_.*\", __name__!~\"{histograms}\"}}"
+    ));
+    let steady = all.into_iter().map(|(labels, value)| {
+        let labels = labels.to_string();
+        let value = if volatile(&labels) { 0.0 } else { value };
+        (labels, value)
+    });
+    steady.collect()
+}
+
+#[test]
+fn all_else_is_stored_alike_from_protobuf() {
+    let fixture = Fixture::copy("6.18-host");
+    let mut flags = fixture.flags();
+    flags.extend([ONE_PASS.into(), "--collector.netstat.all".into()]);
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let exporter = Exporter::start(&flags);
+    let classic = Prometheus::scrape(&[("nettune", &exporter)]);
+    let native = Prometheus::scrape_native(&[("nettune", &exporter)]);
+    let (from_text, from_protobuf) = (stored(&classic), stored(&native));
+    assert_eq!(from_text, from_protobuf);
+    // As they are defined: counters with _total, infos with _info.
+    let names = native.query("count by (__name__) ({job=\"nettune\", __name__=~\"nettune_.*\"})");
+    assert!(names.len() > 100, "{names:?}");
+    for (labels, _) in names {
+        let found = labels["__name__"].as_str().unwrap();
+        assert!(nettune::metrics::all().iter().any(|metric| metric.name == found), "{found}");
     }
 }
 
