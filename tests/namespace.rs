@@ -1,52 +1,37 @@
-//! Network namespaces of the test's own, on the running kernel.
+//! Network namespaces of our own, on the running kernel.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::support::{Exporter, Scratch, skip};
-
-/// A network namespace, deleted at the end of the test.
+/// A network namespace, deleted when it is dropped.
 pub(crate) struct Namespace {
     name: String,
-    scratch: Scratch,
 }
 
 impl Namespace {
-    /// `None`, loudly, without the privilege or the tools.
-    pub(crate) fn new() -> Option<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("nettune-{}-{number}", std::process::id());
-        match Command::new("ip").args(["netns", "add", &name]).output() {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                skip(&format!("no network namespace: {}", String::from_utf8_lossy(&output.stderr).trim()));
-                return None;
-            }
-            Err(error) => {
-                skip(&format!("ip: {error}; `make tools` installs it"));
-                return None;
-            }
+    /// Fails without the privilege or the tools, and when the name is taken.
+    pub(crate) fn create(name: String) -> Result<Self, String> {
+        let output = Command::new("ip")
+            .args(["netns", "add", &name])
+            .output()
+            .map_err(|error| format!("ip: {error}; `make tools` installs it"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("no network namespace: {}", said.trim()));
         }
-        let namespace = Self { name, scratch: Scratch::new() };
+        let namespace = Self { name };
         namespace.run("ip link set lo up");
-        Some(namespace)
+        Ok(namespace)
     }
 
     /// As `ip netns` knows it.
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Where the exporter inside listens.
-    pub(crate) fn socket(&self) -> std::path::PathBuf {
-        self.scratch.path("socket")
     }
 
     /// A command in the namespace, not yet started.
@@ -78,16 +63,6 @@ impl Namespace {
             work()
         };
         std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|panic| resume_unwind(panic))
-    }
-
-    /// An exporter inside, on a unix socket, so that scrapes leave no traffic.
-    pub(crate) fn exporter(&self, flags: &[&str]) -> Exporter {
-        let mut command = self.command(env!("CARGO_BIN_EXE_nettune"));
-        command.arg(format!("--web.listen-address=unix:{}", self.socket().display()));
-        command.args(flags);
-        let exporter = Exporter::launch(command);
-        exporter.wait_until_ready();
-        exporter
     }
 }
 

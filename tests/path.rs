@@ -8,7 +8,7 @@ use crate::lab::{Direction, Lab};
 
 /// 8 Mbit/s with room for a quarter of a second.
 fn path(delay: Duration) -> Direction {
-    Direction { rate: 1e6, delay, queue: 250_000, loss: 0.0 }
+    Direction::new(1e6, delay, 250_000)
 }
 
 #[test]

@@ -129,6 +129,12 @@ impl Drop for Exporter {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Killed, it has left its sockets behind.
+        for address in &self.addresses {
+            if let Address::Unix(path) = address {
+                let _ = std::fs::remove_file(path);
+            }
+        }
         if std::thread::panicking() {
             eprintln!("--- log of the exporter\n{}", self.log());
         }

@@ -3,6 +3,7 @@
 
 mod exporter;
 mod http;
+mod inside;
 mod scratch;
 
 use std::io::Write;
