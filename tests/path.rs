@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use crate::exposition::samples;
-use crate::lab::{Direction, Lab};
+use crate::lab::{Direction, Lab, Printed, Transfer, congestion};
 
 /// 8 Mbit/s with room for a quarter of a second.
 fn path(delay: Duration) -> Direction {
@@ -50,4 +50,26 @@ fn a_path_carries_its_rate_and_no_more() {
     sender.join().unwrap();
     let found = samples(lab.near.exporter(&[]).get("/metrics", &[]).text());
     assert!(found["nettune_tcp_segments_retransmitted_total"] > 0.0, "2 % of 350 packets were lost");
+}
+
+#[test]
+fn what_a_path_does_to_packets_is_what_its_sender_sees() {
+    let direction = path(Duration::from_millis(10));
+    let reordering = Direction { reorder: 0.01, held: Duration::from_millis(5), ..direction };
+    let black_hole = Direction { size_limit: 1400, ..direction };
+    for (forth, seen) in [
+        (direction, [false, false]),
+        // Told from loss, for the most part, by what comes after all.
+        (reordering, [true, false]),
+        (black_hole, [false, true]),
+    ] {
+        let Some(lab) = Lab::new(forth, direction) else { return };
+        lab.set_buffers(65_536, 1 << 20);
+        let transfer = Transfer::start(lab.connect_many(1, congestion("cubic")));
+        std::thread::sleep(Duration::from_secs(2));
+        let shown = Printed::of(&lab.near).remove(0);
+        assert_eq!([shown.number("reord_seen") > 0.0, shown.number("backoff") > 0.0], seen, "{shown:?}");
+        assert_eq!(shown.number("bytes_acked") < 1e4, shown.number("backoff") > 0.0, "{shown:?}");
+        drop(transfer);
+    }
 }

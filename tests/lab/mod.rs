@@ -2,13 +2,20 @@
 //! queue of a long one.
 
 mod link;
+mod printed;
 mod relay;
+mod transfer;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::namespace::Namespace;
 pub(crate) use link::Direction;
+pub(crate) use printed::Printed;
 use relay::{FAR, Relay};
+pub(crate) use transfer::Transfer;
 
 /// Two hosts with a path between them, until the end of the test.
 pub(crate) struct Lab {
@@ -26,11 +33,39 @@ impl Lab {
         Some(Self { near, far, _relay: relay })
     }
 
+    /// Sets the largest send buffer of near and the largest receive buffer of far
+    /// for connections to come.
+    pub(crate) fn set_buffers(&self, send: usize, receive: usize) {
+        self.near.sysctl("net.ipv4.tcp_wmem", &format!("4096 16384 {send}"));
+        self.far.sysctl("net.ipv4.tcp_rmem", &format!("4096 131072 {receive}"));
+    }
+
     /// A connection from near to far: the client's end and the server's.
     pub(crate) fn connect(&self) -> (TcpStream, TcpStream) {
-        let listener = self.far.inside(|| TcpListener::bind((FAR, 9001)).unwrap());
-        let target = SocketAddr::from((FAR, 9001));
-        let client = self.near.inside(|| TcpStream::connect(target).unwrap());
-        (client, listener.accept().unwrap().0)
+        self.connect_many(1, |_| {}).remove(0)
     }
+
+    /// As [`Lab::connect`], several; `prepare` is given each client before it
+    /// connects.
+    pub(crate) fn connect_many(
+        &self,
+        count: usize,
+        prepare: impl Fn(&OwnedFd) + Sync,
+    ) -> Vec<(TcpStream, TcpStream)> {
+        let listener = self.far.inside(|| TcpListener::bind((FAR, 0)).unwrap());
+        let target: SocketAddr = listener.local_addr().unwrap();
+        let client = |_| {
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            prepare(&socket);
+            rustix::net::connect(&socket, &target).unwrap();
+            TcpStream::from(socket)
+        };
+        let clients: Vec<_> = self.near.inside(|| (0..count).map(client).collect());
+        clients.into_iter().map(|client| (client, listener.accept().unwrap().0)).collect()
+    }
+}
+
+/// Has a client use an algorithm, whatever the host's own is.
+pub(crate) fn congestion(name: &str) -> impl Fn(&OwnedFd) + Sync {
+    move |socket| sockopt::set_tcp_congestion(socket, name).expect("the kernel has it")
 }

@@ -15,6 +15,11 @@ impl Namespace {
         namespace.map_err(|why| skip(&why)).ok()
     }
 
+    /// Sets a parameter, by its dotted name, in the namespace alone.
+    pub(crate) fn sysctl(&self, name: &str, value: &str) {
+        self.run(&format!("sysctl -qw {name}='{value}'"));
+    }
+
     /// Where the exporter inside listens.
     pub(crate) fn socket(&self) -> PathBuf {
         std::env::temp_dir().join(format!("{}.socket", self.name()))
