@@ -7,6 +7,7 @@ mod namespace;
 mod support;
 
 mod cli;
+mod closes;
 mod connections;
 mod corpus;
 mod faults;

@@ -44,6 +44,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("links", |bytes| links::parse(bytes).map(drop)),
     ("qdiscs", |bytes| qdiscs::parse(bytes).map(drop)),
     ("connections", |bytes| connections::walk(bytes, |_| ())),
+    ("closes", |bytes| closes::walk(bytes, |_| ())),
     ("listeners", |bytes| listeners::parse(&mut Vec::new(), bytes)),
     ("ports", |bytes| listeners::parse_ports(bytes).map(drop)),
     ("neighbours", |bytes| neighbours::count_states(&mut Default::default(), bytes)),

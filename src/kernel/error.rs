@@ -83,6 +83,7 @@ impl Error {
                     | libc::ENODEV
                     | libc::ENXIO
                     | libc::EOPNOTSUPP
+                    | libc::ENOPROTOOPT
                     | libc::EPROTONOSUPPORT
                     | libc::EAFNOSUPPORT
             )

@@ -15,13 +15,14 @@ pub mod sock_diag;
 
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub use constants::Constants;
 pub use error::{Error, Malformed, Result};
 pub use request::Request;
 pub use roots::{Root, Roots};
-use sock_diag::Scope;
+use sock_diag::{CloseEvents, Scope};
 
 /// The running kernel, or a recording of one. It owns the one buffer that every
 /// file and answer is read into.
@@ -189,6 +190,19 @@ impl Kernel {
             }
         }
         Ok(&self.buffer)
+    }
+
+    /// Notifications of closed connections, with room for `room` bytes of them.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`]; absent in a recording, and where the kernel does not
+    /// tell what was lost (before 4.12).
+    pub fn close_events(&self, room: usize) -> Result<CloseEvents> {
+        let joined = match &self.source {
+            Source::Live(_) => CloseEvents::join(room),
+            Source::Recorded(_) => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+        };
+        joined.map_err(|source| Error::Netlink { request: "close-notifications", source })
     }
 
     /// Dumps that the kernel marked as interrupted by a change

@@ -3,6 +3,7 @@
 //! missing ones stay empty; what is there must be well-formed.
 
 pub mod addresses;
+pub mod closes;
 pub mod connections;
 pub mod conntrack;
 pub mod counters;

@@ -2,6 +2,7 @@
 //! and a borrowed view of `struct inet_diag_msg`.
 
 mod attributes;
+mod closes;
 mod filter;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,6 +15,7 @@ use super::netlink::{Message, array_at, u32_at, u64_at};
 use super::{Malformed, Request};
 
 pub use attributes::{BbrInfo, Memory, TcpInfo};
+pub use closes::CloseEvents;
 pub use filter::PortFilter;
 
 /// What a dump of connections shall give beyond, or less than, all of them.
