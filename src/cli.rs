@@ -66,6 +66,8 @@ pub struct ServeArgs {
     pub sockets_interval: Duration,
     /// `--sockets.cpu-budget`, as a share of one CPU
     pub sockets_cpu_budget: f64,
+    /// `--sockets.close-notifications`
+    pub close_notifications: bool,
     /// The configuration file.
     pub config_file: Option<PathBuf>,
     /// Check flags and file, then exit.
@@ -183,13 +185,14 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
         recorded: flags.one("path.recorded"),
         collectors: SOURCES
             .iter()
-            .filter_map(|source| Some((source.name, flags.switch(source.name)?)))
+            .filter_map(|source| Some((source.name, flags.switch(&format!("collector.{}", source.name))?)))
             .collect(),
         netstat_all: flags.is_set("collector.netstat.all"),
         devices: devices(flags)?,
         sample_interval: flags.one("sample.interval").unwrap_or(Duration::from_secs(15)),
         sockets_interval: flags.one("sockets.interval").unwrap_or(Duration::from_secs(15)),
         sockets_cpu_budget: flags.one("sockets.cpu-budget").unwrap_or(0.01),
+        close_notifications: flags.switch("sockets.close-notifications").unwrap_or(true),
         config_file: flags.one("config.file"),
         config_check: flags.is_set("config.check"),
         log_level: flags.one("log.level").unwrap_or(LevelFilter::INFO),
@@ -267,6 +270,16 @@ mod tests {
             assert_eq!(serve(&[&on, "serve"]).collectors, [(source.name, true)]);
         }
         assert!(serve(&[]).collectors.is_empty());
+    }
+
+    #[test]
+    fn close_notifications_are_on_unless_switched_off() {
+        let (on, off) = ("--sockets.close-notifications", "--no-sockets.close-notifications");
+        for (line, expected) in
+            [(&[][..], true), (&[off], false), (&[off, "serve", on], true), (&[on, off], false)]
+        {
+            assert_eq!(serve(line).close_notifications, expected, "{line:?}");
+        }
     }
 
     #[test]

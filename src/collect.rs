@@ -3,6 +3,7 @@
 //! Scrapes and the ticker talk to it over a channel, so that there is one
 //! reader of the kernel, one set of buffers and netlink sockets, and no lock.
 
+mod closes;
 mod parameters;
 mod sampler;
 mod sources;
@@ -78,6 +79,8 @@ pub struct Settings {
     pub sockets_interval: Duration,
     /// Share of one CPU that walking connections may take, above 0.
     pub sockets_cpu_budget: f64,
+    /// Hear of connections that are closed between passes.
+    pub close_notifications: bool,
 }
 
 impl Settings {
@@ -86,6 +89,7 @@ impl Settings {
         Plan {
             listeners: wants("listener"),
             connections: wants("connection"),
+            close_notifications: self.close_notifications,
             interval: self.sockets_interval,
             cpu_budget: self.sockets_cpu_budget,
         }

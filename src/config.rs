@@ -59,6 +59,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         sample_interval: args.sample_interval,
         sockets_interval: args.sockets_interval,
         sockets_cpu_budget: args.sockets_cpu_budget,
+        close_notifications: args.close_notifications,
     })
 }
 

@@ -48,6 +48,7 @@ impl Server {
                     sample_interval: Duration::from_secs(15),
                     sockets_interval: Duration::from_secs(15),
                     sockets_cpu_budget: 0.01,
+                    close_notifications: true,
                 };
                 let collector = Collector::start(Kernel::live(roots), settings).unwrap();
                 let mut listeners = Listeners::default();

@@ -98,6 +98,10 @@ fn process() -> Vec<Arg> {
         value("sockets.cpu-budget", "PERCENT").value_parser(percent).default_value("1%").help(
             "Share of one CPU that these passes may take, 0.1% to 100%; where one costs more, they are rarer",
         ),
+        switch("sockets.close-notifications").help(
+            "Hear of TCP connections that are closed between passes; on unless --no-sockets.close-notifications",
+        ),
+        switch("no-sockets.close-notifications").hide(true),
         value("config.file", "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("YAML file with devices and collectors; read again on SIGHUP"),
@@ -210,9 +214,9 @@ impl<'a> Flags<'a> {
         self.decisive(name).get_flag(name)
     }
 
-    /// Whether a source was switched on or off; `None` when nothing was said.
-    pub(super) fn switch(&self, source: &str) -> Option<bool> {
-        let (on, off) = (format!("collector.{source}"), format!("no-collector.{source}"));
+    /// Whether this was switched on, or off by `no-`; `None` when nothing was said.
+    pub(super) fn switch(&self, name: &str) -> Option<bool> {
+        let (on, off) = (name.to_owned(), format!("no-{name}"));
         let typed = [(&on, true), (&off, false)].into_iter().flat_map(|(name, value)| {
             self.typed(name).map(move |matches| {
                 // Those below stand after the command's name.

@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use tracing::warn;
 
+use super::closes::Closes;
 use crate::kernel::sock_diag::Scope;
 use crate::kernel::{Error, Kernel, Result};
 use crate::model::connections::{Pass, Times, Unaccepted, WaitingBy, ports};
@@ -31,6 +33,8 @@ const LATE: Duration = Duration::from_secs(10);
 pub(super) struct Plan {
     pub(super) listeners: bool,
     pub(super) connections: bool,
+    /// Hear of closed connections between passes.
+    pub(super) close_notifications: bool,
     /// Time from pass to pass over connections.
     pub(super) interval: Duration,
     /// Share of one CPU that passes may take, and looks as much again; beyond it
@@ -75,6 +79,9 @@ impl Sampler {
             interval: plan.interval,
             next_look: Instant::now(),
             look_interval: TICK,
+            closes: None,
+            lost_events: 0,
+            closes_cpu: Duration::ZERO,
         };
         std::thread::Builder::new().name("sampler".into()).spawn(move || walker.run(&inbox))?;
         Ok(Self { plans, found })
@@ -180,11 +187,16 @@ struct Walker {
     interval: Duration,
     next_look: Instant,
     look_interval: Duration,
+    closes: Option<Closes>,
+    lost_events: u64,
+    closes_cpu: Duration,
 }
 
 impl Walker {
     fn run(&mut self, inbox: &Receiver<Plan>) {
+        self.listen();
         loop {
+            self.hear();
             let started = Instant::now();
             if !self.plan.connections {
                 self.found.connections.clear();
@@ -227,6 +239,33 @@ impl Walker {
         }
         self.next_pass = self.next_pass.min(now + plan.interval);
         self.plan = plan;
+        self.listen();
+    }
+
+    /// Begins or ends to hear of closed connections, as planned.
+    fn listen(&mut self) {
+        if !self.plan.connections || !self.plan.close_notifications {
+            self.closes = None;
+        } else if self.closes.is_none() {
+            self.closes = match Closes::start(&self.kernel) {
+                Ok(closes) => Some(closes),
+                Err(error) if error.is_absent() => None,
+                Err(error) => {
+                    warn!("{error}");
+                    None
+                }
+            };
+        }
+    }
+
+    /// Fetches what was heard.
+    fn hear(&mut self) {
+        let Some(closes) = &mut self.closes else { return };
+        let batch = closes.take();
+        (self.lost_events, self.closes_cpu) = (batch.lost, batch.cpu);
+        if let Err(error) = closes.keep_to(self.plan.cpu_budget) {
+            warn!("close notifications: {error}");
+        }
     }
 
     /// What this much CPU time may be spent on once.
@@ -284,7 +323,8 @@ impl Walker {
         *locked(&self.found.work) = Some(Sampling {
             passes: self.passes,
             interval: self.interval,
-            cpu: cpu_time(),
+            cpu: cpu_time() + self.closes_cpu,
+            lost_events: self.lost_events,
             interrupted_dumps: self.kernel.interrupted_dumps(),
         });
     }
@@ -301,7 +341,7 @@ fn walk(kernel: &mut Kernel, since: Duration) -> Result<Pass> {
 }
 
 /// User and system time of this thread.
-fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

@@ -173,8 +173,10 @@ pub struct Sampling {
     pub passes: u64,
     /// Time from pass to pass.
     pub interval: Duration,
-    /// CPU time of the thread.
+    /// CPU time of the thread, and of the one that hears of closed connections.
     pub cpu: Duration,
+    /// Notifications of closed connections that were lost, since the start.
+    pub lost_events: u64,
     /// Dumps that stayed interrupted after retries.
     pub interrupted_dumps: u64,
 }
