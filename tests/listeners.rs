@@ -126,6 +126,8 @@ fn queues_that_nobody_empties_are_those_of_ss() {
     let accepted: Vec<TcpStream> = (0..9).map(|_| listeners[0].accept().unwrap().0).collect();
     drop(clients);
     let emptied = until(&exporter, |found| found[&of("accept_queue", 9001)] < 9.0);
+    // The longest queue is remembered.
+    assert_eq!(emptied[&of("accept_queue_peak", 9001)], 9.0);
     assert!(emptied[&of("drops_total", 9001)] >= found[&of("drops_total", 9001)]);
     assert_eq!(found[&of("full_seconds_total", 9002)], 0.0);
     drop((older, accepted));

@@ -12,6 +12,11 @@ const QUEUE: Metric = gauge(
     LISTENER,
     "Connections that wait for accept(), of all sockets of this address and port (sk_ack_backlog; Recv-Q of ss -lt).",
 );
+const QUEUE_PEAK: Metric = gauge(
+    "nettune_listener_accept_queue_peak",
+    LISTENER,
+    "The longest accept queue of the last five minutes, of all sockets together, looked at once a second; what was between two looks is not seen.",
+);
 const LIMIT: Metric = gauge(
     "nettune_listener_accept_queue_limit",
     LISTENER,
@@ -66,6 +71,7 @@ const IN_PORT_RANGE: Metric = gauge(
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![
         &QUEUE,
+        &QUEUE_PEAK,
         &LIMIT,
         &FILL,
         &SOCKET_LIMIT,
@@ -83,6 +89,7 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     let groups = snapshot.listeners.as_deref().map(Vec::as_slice).unwrap_or_default();
     let of = |figure: fn(&Group) -> u64| groups.iter().map(move |group| (labels(group), figure(group)));
     out.family(&QUEUE, of(|group| group.queue))?;
+    out.family(&QUEUE_PEAK, of(|group| group.queue_peak))?;
     out.family(&LIMIT, of(|group| group.limit))?;
     out.family(&FILL, groups.iter().map(|group| (labels(group), group.fill)))?;
     out.family(&SOCKET_LIMIT, of(|group| group.socket_limit))?;

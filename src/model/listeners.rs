@@ -4,83 +4,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::connections::{Waiting, WaitingBy, by_listener};
+use super::connections::{WaitingBy, by_listener};
+use super::peak::Peak;
 use crate::read::listeners::{Bounds, Listener};
+
+mod group;
+
+pub use group::{Causes, Group};
+use group::{group, is_full, queue};
 
 /// Listeners that are shown under their own name; the others are summed up.
 pub const NAMED: usize = 32;
 
-/// Listening sockets of one address and port, or all that have no name.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Group {
-    /// Local address, or `other`.
-    pub address: String,
-    /// Local port, or `other`.
-    pub port: String,
-    /// Sockets: more than one with `SO_REUSEPORT`, or where each is bound to a
-    /// device of its own.
-    pub sockets: u64,
-    /// Connections that wait for accept(), of all sockets.
-    pub queue: u64,
-    /// What may wait, of all sockets.
-    pub limit: u64,
-    /// Queue over limit + 1 of the fullest socket; 1 is full.
-    pub fill: f64,
-    /// Limit of the fullest socket; of the least one where none is fuller.
-    pub socket_limit: u64,
-    /// Where the limits come from; `None` without `net.core.somaxconn`.
-    pub limited_by: Option<Causes>,
-    /// Whether the kernel may give the port to an outgoing connection; `None`
-    /// for `other` and where the range is unknown.
-    pub in_port_range: Option<bool>,
-    /// Time during which a socket was seen full.
-    pub full: Duration,
-    /// Packets dropped, since the first of these sockets was made or we
-    /// started; `None` where the kernel does not tell.
-    pub drops: Option<u64>,
-    /// Connections not yet with the program; `None` before the first pass over
-    /// connections.
-    pub waiting: Option<Waiting>,
-}
-
-impl Group {
-    /// Both as one: figures summed, of the fullest socket the fuller one's.
-    fn merged(self, other: Self) -> Self {
-        let smaller = other.fill == self.fill && other.socket_limit < self.socket_limit;
-        let fuller = if other.fill > self.fill || smaller { &other } else { &self };
-        Self {
-            sockets: self.sockets + other.sockets,
-            queue: self.queue + other.queue,
-            limit: self.limit + other.limit,
-            fill: fuller.fill,
-            socket_limit: fuller.socket_limit,
-            limited_by: self.limited_by.zip(other.limited_by).map(|(one, two)| Causes {
-                somaxconn: one.somaxconn + two.somaxconn,
-                application: one.application + two.application,
-                older_somaxconn: one.older_somaxconn + two.older_somaxconn,
-            }),
-            drops: self.drops.or(other.drops),
-            waiting: self.waiting.zip(other.waiting).map(|(mut one, two)| {
-                one.add(&two);
-                one
-            }),
-            ..self
-        }
-    }
-}
-
-/// Sockets by where their limit comes from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Causes {
-    /// The limit is `net.core.somaxconn`: it clamps, or listen() asked for as much.
-    pub somaxconn: u64,
-    /// It is less: listen() asked for it, unless somaxconn was raised before we
-    /// first saw the socket.
-    pub application: u64,
-    /// It is more, or the somaxconn of the time when the socket was first seen:
-    /// listen() was called under another setting.
-    pub older_somaxconn: u64,
-}
+/// Time of which the longest queue is kept.
+const PEAK_WINDOW: Duration = Duration::from_secs(300);
 
 /// What is remembered of listeners between passes.
 #[derive(Debug, Default)]
@@ -95,6 +32,7 @@ pub struct Tracker {
 struct Totals {
     full: Duration,
     drops: u64,
+    queue: Peak,
     /// By cookie.
     sockets: HashMap<u64, Seen>,
 }
@@ -157,6 +95,7 @@ impl Tracker {
             let drops = new_drops(&mut totals.sockets, sockets, bounds.somaxconn);
             totals.full += full;
             totals.drops += drops;
+            totals.queue.observe(now, queue(sockets), PEAK_WINDOW);
             changes.insert(*key, (full, drops));
         }
 
@@ -177,10 +116,12 @@ impl Tracker {
                 self.other.full += *full;
                 self.other.drops += *drops;
             }
+            self.other.queue.observe(now, sum.queue, PEAK_WINDOW);
             groups.push(Group {
                 address: "other".into(),
                 port: "other".into(),
                 in_port_range: None,
+                queue_peak: self.other.queue.largest(),
                 full: self.other.full,
                 drops: sum.drops.and(Some(self.other.drops)),
                 ..sum
@@ -188,60 +129,6 @@ impl Tracker {
         }
         groups
     }
-}
-
-fn group(
-    (port, address): (u16, IpAddr),
-    sockets: &[&Listener],
-    totals: &Totals,
-    bounds: &Bounds,
-    waiting: Option<Waiting>,
-) -> Group {
-    let sum = |value: fn(&Listener) -> u32| sockets.iter().map(|socket| u64::from(value(socket))).sum();
-    let worst =
-        sockets.iter().max_by(|one, two| fill(one).total_cmp(&fill(two)).then(two.limit.cmp(&one.limit)));
-    let queue = sum(|socket| socket.queue);
-    // The queue is looked at more often than connections are; an empty one holds
-    // none that waits.
-    let accepted = |waiting: Waiting| Waiting { oldest_unaccepted: Duration::ZERO, ..waiting };
-    Group {
-        address: address.to_string(),
-        port: port.to_string(),
-        sockets: sockets.len() as u64,
-        queue,
-        limit: sum(|socket| socket.limit),
-        fill: worst.map_or(0.0, |socket| fill(socket)),
-        socket_limit: worst.map_or(0, |socket| socket.limit.into()),
-        limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, &totals.sockets, somaxconn)),
-        in_port_range: in_port_range(port, bounds),
-        full: totals.full,
-        drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
-        waiting: if queue == 0 { waiting.map(accepted) } else { waiting },
-    }
-}
-
-fn is_full(socket: &Listener) -> bool {
-    socket.queue > socket.limit
-}
-
-fn fill(socket: &Listener) -> f64 {
-    f64::from(socket.queue) / (f64::from(socket.limit) + 1.0)
-}
-
-fn causes(sockets: &[&Listener], seen: &HashMap<u64, Seen>, somaxconn: u64) -> Causes {
-    let mut causes = Causes::default();
-    for socket in sockets {
-        let limit = u64::from(socket.limit);
-        let then = seen.get(&socket.cookie).and_then(|seen| seen.somaxconn);
-        *if limit == somaxconn {
-            &mut causes.somaxconn
-        } else if limit > somaxconn || then == Some(limit) {
-            &mut causes.older_somaxconn
-        } else {
-            &mut causes.application
-        } += 1;
-    }
-    causes
 }
 
 /// Drops since the last look; of a socket not seen before all it ever had. A
@@ -260,12 +147,6 @@ fn new_drops(seen: &mut HashMap<u64, Seen>, sockets: &[&Listener], somaxconn: Op
     }
     *seen = now;
     new
-}
-
-fn in_port_range(port: u16, bounds: &Bounds) -> Option<bool> {
-    let [first, last] = bounds.port_range?;
-    let reserved = bounds.reserved.iter().any(|[first, last]| (first..=last).contains(&&port));
-    Some((first..=last).contains(&port.into()) && !reserved)
 }
 
 #[cfg(test)]
@@ -302,6 +183,22 @@ mod tests {
         // Of an hour without a look only a moment counts.
         let groups = tracker.observe(start + Duration::from_secs(3602), &full, &bounds(), None, LONGEST);
         assert_eq!(groups[0].full, Duration::from_secs(4));
+    }
+
+    #[test]
+    fn the_longest_queue_is_that_of_all_sockets_at_one_look() {
+        let mut tracker = Tracker::default();
+        let start = Instant::now();
+        let mut peak = |second: u64, queues: [u32; 2]| {
+            let sockets = [listener(80, 1, queues[0], 8, 0), listener(80, 2, queues[1], 8, 0)];
+            let now = start + Duration::from_secs(second);
+            tracker.observe(now, &sockets, &bounds(), None, LONGEST)[0].queue_peak
+        };
+        assert_eq!(peak(0, [5, 0]), 5);
+        // Not 5 + 4: they were not that long at once.
+        assert_eq!(peak(1, [2, 4]), 6);
+        assert_eq!(peak(300, [0, 0]), 6);
+        assert_eq!(peak(302, [0, 0]), 0);
     }
 
     #[test]
@@ -374,12 +271,5 @@ mod tests {
         let twice = [listener(80, 1, 3, 16, 7), listener(80, 1, 3, 16, 7)];
         let groups = Tracker::default().observe(Instant::now(), &twice, &bounds(), None, LONGEST);
         assert_eq!((groups[0].sockets, groups[0].queue, groups[0].drops), (1, 3, Some(7)));
-    }
-
-    #[test]
-    fn reserved_ports_are_not_given_away() {
-        let ports = [80, 32768, 40000, 40002].map(|port| in_port_range(port, &bounds()));
-        assert_eq!(ports, [Some(false), Some(true), Some(false), Some(true)]);
-        assert_eq!(in_port_range(80, &Bounds::default()), None);
     }
 }

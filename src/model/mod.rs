@@ -8,6 +8,7 @@ pub mod host;
 pub mod interval;
 pub mod listeners;
 pub mod parameters;
+pub mod peak;
 mod snapshot;
 
 pub use snapshot::{Connections, Exporter, Nic, Outcome, Report, Sampling, Snapshot};

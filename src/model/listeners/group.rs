@@ -1,0 +1,164 @@
+//! What is said of the listeners of one address and port.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::{Seen, Totals};
+use crate::model::connections::Waiting;
+use crate::read::listeners::{Bounds, Listener};
+
+/// Listening sockets of one address and port, or all that have no name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Local address, or `other`.
+    pub address: String,
+    /// Local port, or `other`.
+    pub port: String,
+    /// Sockets: more than one with `SO_REUSEPORT`, or where each is bound to a
+    /// device of its own.
+    pub sockets: u64,
+    /// Connections that wait for accept(), of all sockets.
+    pub queue: u64,
+    /// The longest queue seen in the last five minutes.
+    pub queue_peak: u64,
+    /// What may wait, of all sockets.
+    pub limit: u64,
+    /// Queue over limit + 1 of the fullest socket; 1 is full.
+    pub fill: f64,
+    /// Limit of the fullest socket; of the least one where none is fuller.
+    pub socket_limit: u64,
+    /// Where the limits come from; `None` without `net.core.somaxconn`.
+    pub limited_by: Option<Causes>,
+    /// Whether the kernel may give the port to an outgoing connection; `None`
+    /// for `other` and where the range is unknown.
+    pub in_port_range: Option<bool>,
+    /// Time during which a socket was seen full.
+    pub full: Duration,
+    /// Packets dropped, since the first of these sockets was made or we
+    /// started; `None` where the kernel does not tell.
+    pub drops: Option<u64>,
+    /// Connections not yet with the program; `None` before the first pass over
+    /// connections.
+    pub waiting: Option<Waiting>,
+}
+
+impl Group {
+    /// Both as one: figures summed, of the fullest socket the fuller one's.
+    pub(super) fn merged(self, other: Self) -> Self {
+        let smaller = other.fill == self.fill && other.socket_limit < self.socket_limit;
+        let fuller = if other.fill > self.fill || smaller { &other } else { &self };
+        Self {
+            sockets: self.sockets + other.sockets,
+            queue: self.queue + other.queue,
+            limit: self.limit + other.limit,
+            fill: fuller.fill,
+            socket_limit: fuller.socket_limit,
+            limited_by: self.limited_by.zip(other.limited_by).map(|(one, two)| Causes {
+                somaxconn: one.somaxconn + two.somaxconn,
+                application: one.application + two.application,
+                older_somaxconn: one.older_somaxconn + two.older_somaxconn,
+            }),
+            drops: self.drops.or(other.drops),
+            waiting: self.waiting.zip(other.waiting).map(|(mut one, two)| {
+                one.add(&two);
+                one
+            }),
+            ..self
+        }
+    }
+}
+
+/// Sockets by where their limit comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// The limit is `net.core.somaxconn`: it clamps, or listen() asked for as much.
+    pub somaxconn: u64,
+    /// It is less: listen() asked for it, unless somaxconn was raised before we
+    /// first saw the socket.
+    pub application: u64,
+    /// It is more, or the somaxconn of the time when the socket was first seen:
+    /// listen() was called under another setting.
+    pub older_somaxconn: u64,
+}
+
+/// All of these sockets, which share address and port.
+pub(super) fn group(
+    (port, address): (u16, IpAddr),
+    sockets: &[&Listener],
+    totals: &Totals,
+    bounds: &Bounds,
+    waiting: Option<Waiting>,
+) -> Group {
+    let worst =
+        sockets.iter().max_by(|one, two| fill(one).total_cmp(&fill(two)).then(two.limit.cmp(&one.limit)));
+    let queue = queue(sockets);
+    // The queue is looked at more often than connections are; an empty one holds
+    // none that waits.
+    let accepted = |waiting: Waiting| Waiting { oldest_unaccepted: Duration::ZERO, ..waiting };
+    Group {
+        address: address.to_string(),
+        port: port.to_string(),
+        sockets: sockets.len() as u64,
+        queue,
+        queue_peak: totals.queue.largest(),
+        limit: sockets.iter().map(|socket| u64::from(socket.limit)).sum(),
+        fill: worst.map_or(0.0, |socket| fill(socket)),
+        socket_limit: worst.map_or(0, |socket| socket.limit.into()),
+        limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, &totals.sockets, somaxconn)),
+        in_port_range: in_port_range(port, bounds),
+        full: totals.full,
+        drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
+        waiting: if queue == 0 { waiting.map(accepted) } else { waiting },
+    }
+}
+
+/// Connections that wait for accept(), of all these sockets.
+pub(super) fn queue(sockets: &[&Listener]) -> u64 {
+    sockets.iter().map(|socket| u64::from(socket.queue)).sum()
+}
+
+/// The queue is longer than its limit: the next attempt is dropped.
+pub(super) fn is_full(socket: &Listener) -> bool {
+    socket.queue > socket.limit
+}
+
+fn fill(socket: &Listener) -> f64 {
+    f64::from(socket.queue) / (f64::from(socket.limit) + 1.0)
+}
+
+fn causes(sockets: &[&Listener], seen: &HashMap<u64, Seen>, somaxconn: u64) -> Causes {
+    let mut causes = Causes::default();
+    for socket in sockets {
+        let limit = u64::from(socket.limit);
+        let then = seen.get(&socket.cookie).and_then(|seen| seen.somaxconn);
+        *if limit == somaxconn {
+            &mut causes.somaxconn
+        } else if limit > somaxconn || then == Some(limit) {
+            &mut causes.older_somaxconn
+        } else {
+            &mut causes.application
+        } += 1;
+    }
+    causes
+}
+
+fn in_port_range(port: u16, bounds: &Bounds) -> Option<bool> {
+    let [first, last] = bounds.port_range?;
+    let reserved = bounds.reserved.iter().any(|[first, last]| (first..=last).contains(&&port));
+    Some((first..=last).contains(&port.into()) && !reserved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_ports_are_not_given_away() {
+        let bounds =
+            Bounds { port_range: Some([32768, 60999]), reserved: vec![[40000, 40001]], ..Bounds::default() };
+        let ports = [80, 32768, 40000, 40002].map(|port| in_port_range(port, &bounds));
+        assert_eq!(ports, [Some(false), Some(true), Some(false), Some(true)]);
+        assert_eq!(in_port_range(80, &Bounds::default()), None);
+    }
+}
