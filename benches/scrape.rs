@@ -161,8 +161,18 @@ fn measure(servers: &[&Server]) -> Vec<Cost> {
 }
 
 /// Sources that none of node_exporter's collectors named below reads.
-const WITHOUT_MATCH: [&str; 9] =
-    ["host", "listener", "connection", "softirqs", "cpu", "interrupts", "steering", "route", "process"];
+const WITHOUT_MATCH: [&str; 10] = [
+    "host",
+    "listener",
+    "connection",
+    "softirqs",
+    "cpu",
+    "interrupts",
+    "steering",
+    "route",
+    "process",
+    "udp",
+];
 
 /// Starts ours with every source, ours with the sources that have a match, and
 /// theirs; prints what each costs.

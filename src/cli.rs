@@ -20,6 +20,7 @@ use flags::Flags;
 
 pub use address::ListenAddress;
 pub(crate) use flags::regex;
+pub(crate) use interval::duration;
 
 /// What the program is asked to do.
 #[derive(Debug)]

@@ -4,7 +4,10 @@
 //! reader of the kernel, one set of buffers and netlink sockets, and no lock.
 
 mod closes;
+mod owners;
 mod parameters;
+mod passes;
+mod ports;
 mod sampler;
 mod sources;
 
@@ -20,6 +23,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use crate::kernel::Kernel;
+use crate::model::connections::Paths;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 
@@ -81,6 +85,8 @@ pub struct Settings {
     pub sockets_cpu_budget: f64,
     /// Hear of connections that are closed between passes.
     pub close_notifications: bool,
+    /// Paths that connections are sorted by.
+    pub paths: Arc<Paths>,
 }
 
 impl Settings {
@@ -90,8 +96,10 @@ impl Settings {
             listeners: wants("listener"),
             connections: wants("connection"),
             close_notifications: self.close_notifications,
+            udp_sockets: wants("udp"),
             interval: self.sockets_interval,
             cpu_budget: self.sockets_cpu_budget,
+            paths: Arc::clone(&self.paths),
         }
     }
 }

@@ -4,7 +4,10 @@
 mod devices;
 mod file;
 mod line;
+mod path;
 mod reload;
+
+use std::sync::Arc;
 
 use crate::cli::ServeArgs;
 use crate::collect::{DeviceFilter, Selection, Settings};
@@ -51,6 +54,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
     let by_file = file.disabled().filter(|name| said(name) != Some(true));
     let enabled = by_flag.chain(by_file).fold(Selection::all(), Selection::without);
     // A filter given as a flag replaces the file's whole, whichever way round.
+    let paths = Arc::new(file.paths());
     let devices = args.devices.clone().or(file.devices());
     Ok(Settings {
         enabled,
@@ -60,6 +64,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         sockets_interval: args.sockets_interval,
         sockets_cpu_budget: args.sockets_cpu_budget,
         close_notifications: args.close_notifications,
+        paths,
     })
 }
 

@@ -125,7 +125,7 @@ fn what_the_host_lacks_is_said_in_one_line() {
 fn a_bad_file_is_refused_where_it_is_bad() {
     let scratch = Scratch::new();
     for (content, expected) in [
-        ("device: 1\n", ":1:1: unknown field `device`, expected `devices` or `collectors`"),
+        ("device: 1\n", ":1:1: unknown field `device`, expected one of `devices`, `collectors`, `paths`"),
         ("devices:\n  include: (\n", ":2:12: devices.include: not a regular expression: unclosed group"),
         (
             "devices:\n  include: [1]\n",

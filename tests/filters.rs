@@ -11,10 +11,9 @@ use crate::namespace::Namespace;
 
 /// Ports of every connection, the local one first.
 fn ports(kernel: &mut Kernel, scope: Scope<'_>) -> Vec<(u16, u16)> {
-    let each = |found: &mut Vec<_>, connection: &connections::Connection| {
-        found.push((connection.port, connection.peer_port));
-    };
-    let mut found = connections::read(kernel, Family::V4, scope, each).unwrap();
+    let mut found = Vec::new();
+    let each = |connection: &connections::Connection| found.push((connection.port, connection.peer_port));
+    connections::read(kernel, Family::V4, scope, each).unwrap();
     found.sort_unstable();
     found
 }
@@ -40,13 +39,14 @@ fn the_kernel_passes_what_the_filter_says() {
         for (own, peer) in
             [(0..=40_049, 0..=40_029), (40_050..=40_149, 40_030..=40_030), (40_150..=65_535, 40_031..=65_535)]
         {
-            let filter = PortFilter { ephemeral: 40_000..=40_200, listening: vec![40_100], own, peer };
+            let filter = PortFilter { ephemeral: Some(40_000..=40_200), listening: vec![40_100], own, peer };
             // Reading drops what does not pass, so it must be the kernel that does.
             let request = nettune::kernel::Request::TcpConnections;
             let scope = Scope { filter: Some(&filter), ..Scope::default() };
-            let mut passed = kernel
-                .ask_within(request, scope, |found: &mut Vec<_>, bytes| {
-                    connections::walk(bytes, |one| found.push((one.port, one.peer_port)))
+            let mut passed = Vec::new();
+            kernel
+                .walk(request, scope, |bytes| {
+                    connections::walk(bytes, |one| passed.push((one.port, one.peer_port)))
                 })
                 .unwrap();
             passed.sort_unstable();
@@ -56,6 +56,9 @@ fn the_kernel_passes_what_the_filter_says() {
             assert!(!passed.is_empty());
             parts.extend(passed);
         }
+        let by_peer = PortFilter { ephemeral: None, listening: vec![], own: 0..=0, peer: 9001..=9001 };
+        let scope = Scope { filter: Some(&by_peer), ..Scope::default() };
+        assert_eq!(ports(&mut kernel, scope).len(), 40);
         // Parts of both ranges make up the whole: each connection is in one.
         parts.sort_unstable();
         assert_eq!(parts, all);

@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("render", &["catalogue", "metrics"]),
     ("collect", &["kernel", "read", "model", "catalogue"]),
     ("cli", &["collect", "kernel"]),
-    ("config", &["cli", "collect", "kernel"]),
+    ("config", &["cli", "collect", "kernel", "model"]),
     ("serve", &["metrics", "model", "collect", "cli", "config", "kernel"]),
 ];
 

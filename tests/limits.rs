@@ -49,6 +49,7 @@ impl Server {
                     sockets_interval: Duration::from_secs(15),
                     sockets_cpu_budget: 0.01,
                     close_notifications: true,
+                    paths: Arc::default(),
                 };
                 let collector = Collector::start(Kernel::live(roots), settings).unwrap();
                 let mut listeners = Listeners::default();

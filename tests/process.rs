@@ -191,15 +191,15 @@ fn walking_sockets_stops_and_goes_on_with_a_reload() {
     let shows = |name: &str| exporter.get("/metrics", &[]).text().lines().any(|line| line.starts_with(name));
     let both = ["nettune_listener_sockets{", "nettune_tcp_connections{"];
     assert!(both.iter().all(|name| shows(name)) && shows("nettune_sockets_passes_total "));
-    reload("listener, connection");
+    reload("listener, connection, udp");
     eventually("nothing walks sockets", || (!shows("nettune_sockets_passes_total ")).then_some(()));
     assert!(!both.iter().any(|name| shows(name)));
-    reload("connection");
+    reload("connection, udp");
     eventually("listeners are back", || shows(both[0]).then_some(()));
     assert!(!shows(both[1]));
     reload("");
     eventually("connections are back", || shows(both[1]).then_some(()));
-    assert!(has_source(&exporter, "listener") && has_source(&exporter, "connection"));
+    assert!(["listener", "connection", "udp"].iter().all(|source| has_source(&exporter, source)));
 }
 
 #[test]

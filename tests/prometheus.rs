@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use nettune::model::connections::RTT_BOUNDS;
+use nettune::model::connections::sums::RTT_BOUNDS;
 use serde_json::Value;
 
 use crate::exposition::samples;

@@ -46,7 +46,13 @@ const PARSERS: &[(&str, Parser)] = &[
     ("connections", |bytes| connections::walk(bytes, |_| ())),
     ("closes", |bytes| closes::walk(bytes, |_| ())),
     ("listeners", |bytes| listeners::parse(&mut Vec::new(), bytes)),
+    ("UDP sockets", |bytes| udp::parse(&mut Vec::new(), bytes)),
     ("ports", |bytes| listeners::parse_ports(bytes).map(drop)),
+    ("mounts", |bytes| cgroups::parse_mount(bytes).map(drop)),
+    ("process name", |bytes| {
+        processes::parse_name(bytes);
+        Ok(())
+    }),
     ("neighbours", |bytes| neighbours::count_states(&mut Default::default(), bytes)),
     ("addresses", |bytes| addresses::count_addresses(&mut Default::default(), bytes)),
     ("routes", |bytes| addresses::count_routes(&mut Default::default(), bytes)),

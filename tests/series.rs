@@ -10,7 +10,7 @@ use crate::fixture;
 use crate::support::Exporter;
 
 /// The function, as it stands in the document.
-const FORMULA: &str = "606  +  15 C  +  38 D  +  29 K  +  I  +  2 R  +  T  +  8 G  +  14 L";
+const FORMULA: &str = "558  +  15 C  +  38 D  +  29 K  +  I  +  2 R  +  T  +  8 G  +  17 L  +  8 U  +  P ( 211  +  22 A )  +  53 E";
 
 /// Its value for the host that a scrape shows.
 fn bound(samples: &Samples) -> usize {
@@ -30,14 +30,20 @@ fn bound(samples: &Samples) -> usize {
         "device",
     )
     .len();
-    606 + 15 * cpus
+    let paths = count("nettune_path_info");
+    let declared = count("nettune_path_declared_rtt_seconds");
+    let algorithms = of(&["nettune_tcp_busy_seconds_total"], "congestion").len();
+    558 + 15 * cpus
         + 38 * devices
         + 29 * cards
         + count("nettune_nic_interrupts_total")
         + 2 * count("nettune_nic_rps_cpus")
         + count("nettune_nic_xps_cpus")
         + 8 * count("nettune_qdisc_instances")
-        + 14 * count("nettune_listener_sockets")
+        + 17 * count("nettune_listener_sockets")
+        + 8 * count("nettune_udp_sockets")
+        + paths * (211 + 22 * algorithms)
+        + 53 * declared
 }
 
 /// Series of the default collectors: without those of `--collector.netstat.all`

@@ -91,10 +91,9 @@ fn process() -> Vec<Arg> {
             .value_parser(interval::parse)
             .default_value("15s")
             .help("Interval that ratios are taken over, 1s to 10m"),
-        value("sockets.interval", "DURATION")
-            .value_parser(interval::parse)
-            .default_value("15s")
-            .help("Time from pass to pass over TCP connections, 1s to 10m"),
+        value("sockets.interval", "DURATION").value_parser(interval::parse).default_value("15s").help(
+            "Time from pass to pass over TCP connections, and from look to look at UDP sockets, 1s to 10m",
+        ),
         value("sockets.cpu-budget", "PERCENT").value_parser(percent).default_value("1%").help(
             "Share of one CPU that these passes may take, 0.1% to 100%; where one costs more, they are rarer",
         ),

@@ -17,7 +17,8 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-fn duration(text: &str) -> Option<Duration> {
+/// Any duration; `None` when it is none.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {

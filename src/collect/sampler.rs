@@ -1,21 +1,23 @@
 //! The thread that walks sockets, on a clock of its own: a scrape takes what it
 //! last found and never waits for a walk.
 
+mod udp;
+
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tracing::warn;
 
-use super::closes::Closes;
-use crate::kernel::sock_diag::Scope;
+use super::owners::Owners;
+use super::passes::Passes;
 use crate::kernel::{Error, Kernel, Result};
-use crate::model::connections::{Pass, Times, Unaccepted, WaitingBy, ports};
+use crate::model::connections::Paths;
+use crate::model::connections::waiting::WaitingBy;
 use crate::model::listeners::{Group, Tracker};
-use crate::model::{Connections, Sampling};
-use crate::read::{Family, connections, listeners};
+use crate::model::{Connections, Sampling, udp::Group as UdpGroup};
+use crate::read::listeners;
 
 /// Listening sockets are looked at this often; on a host with few it takes about a
 /// millisecond (benches/sockets.rs). Where the budget does not allow for it, they are looked at more
@@ -25,21 +27,27 @@ const TICK: Duration = Duration::from_secs(1);
 /// Time between two looks at the plan while there is nothing to do.
 const IDLE: Duration = Duration::from_secs(3600);
 
+/// Share of the budget that looks at listening sockets may take, those at UDP sockets,
+/// and notifications of closed connections; passes have the rest.
+pub(super) const PART: f64 = 0.25;
+
 /// What was found this much longer ago than usual says nothing of now.
 const LATE: Duration = Duration::from_secs(10);
 
 /// What to walk, and how often.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plan {
     pub(super) listeners: bool,
     pub(super) connections: bool,
     /// Hear of closed connections between passes.
     pub(super) close_notifications: bool,
+    pub(super) udp_sockets: bool,
     /// Time from pass to pass over connections.
     pub(super) interval: Duration,
-    /// Share of one CPU that passes may take, and looks as much again; beyond it
-    /// they are rarer.
+    /// Share of one CPU that all of it may take.
     pub(super) cpu_budget: f64,
+    /// Paths that connections are sorted by.
+    pub(super) paths: Arc<Paths>,
 }
 
 /// Handle to the thread, which ends when the handle is dropped.
@@ -54,6 +62,7 @@ pub(super) struct Sampler {
 struct Found {
     listeners: Slot<Vec<Group>>,
     connections: Slot<Connections>,
+    udp_sockets: Slot<Vec<UdpGroup>>,
     work: Mutex<Option<Sampling>>,
 }
 
@@ -70,18 +79,14 @@ impl Sampler {
             plan,
             found: Arc::clone(&found),
             tracker: Tracker::default(),
-            unaccepted: Unaccepted::default(),
+            passes: None,
+            owners: Owners::default(),
+            udp: udp::Watch::default(),
             waiting: None,
-            times: None,
-            passes: 0,
-            last_pass: None,
             next_pass: Instant::now(),
-            interval: plan.interval,
             next_look: Instant::now(),
             look_interval: TICK,
-            closes: None,
-            lost_events: 0,
-            closes_cpu: Duration::ZERO,
+            look_cost: Duration::ZERO,
         };
         std::thread::Builder::new().name("sampler".into()).spawn(move || walker.run(&inbox))?;
         Ok(Self { plans, found })
@@ -108,6 +113,14 @@ impl Sampler {
     /// It was too long ago.
     pub(super) fn connections(&self) -> Result<(Arc<Connections>, Result<()>)> {
         self.found.connections.get("pass over connections")
+    }
+
+    /// UDP sockets as they were last seen, likewise.
+    ///
+    /// # Errors
+    /// It was too long ago.
+    pub(super) fn udp_sockets(&self) -> Result<(Arc<Vec<UdpGroup>>, Result<()>)> {
+        self.found.udp_sockets.get("look at UDP sockets")
     }
 
     /// What this has cost so far; `None` while there is nothing to do.
@@ -177,32 +190,31 @@ struct Walker {
     plan: Plan,
     found: Arc<Found>,
     tracker: Tracker,
-    unaccepted: Unaccepted,
+    /// `None` while connections are not wanted.
+    passes: Option<Passes>,
+    owners: Owners,
+    udp: udp::Watch,
     waiting: Option<WaitingBy>,
-    times: Option<Times>,
-    passes: u64,
-    last_pass: Option<Instant>,
     next_pass: Instant,
-    /// As planned, or longer where the budget asks for it.
-    interval: Duration,
     next_look: Instant,
     look_interval: Duration,
-    closes: Option<Closes>,
-    lost_events: u64,
-    closes_cpu: Duration,
+    /// What the last look cost.
+    look_cost: Duration,
 }
 
 impl Walker {
     fn run(&mut self, inbox: &Receiver<Plan>) {
-        self.listen();
         loop {
-            self.hear();
             let started = Instant::now();
-            if !self.plan.connections {
+            if self.plan.connections {
+                let passes = self.passes.get_or_insert_with(|| Passes::new(&self.kernel, &self.plan));
+                passes.hear(&self.plan);
+                if started >= self.next_pass {
+                    self.pass(started);
+                }
+            } else {
                 self.found.connections.clear();
-                (self.waiting, self.last_pass) = (None, None);
-            } else if started >= self.next_pass {
-                self.pass(started);
+                (self.passes, self.waiting) = (None, None);
             }
             if !self.plan.listeners {
                 self.found.listeners.clear();
@@ -210,7 +222,8 @@ impl Walker {
             } else if started >= self.next_look {
                 self.look(started);
             }
-            if !self.plan.listeners && !self.plan.connections {
+            self.watch_udp(started);
+            if !self.plan.listeners && !self.plan.connections && !self.plan.udp_sockets {
                 *locked(&self.found.work) = None;
             }
             match inbox.recv_timeout(self.time_to_next()) {
@@ -222,16 +235,24 @@ impl Walker {
     }
 
     fn time_to_next(&self) -> Duration {
+        let now = Instant::now();
         let looks = self.plan.listeners.then_some(self.next_look);
-        let passes = self.plan.connections.then_some(self.next_pass);
-        let next = looks.into_iter().chain(passes).min();
-        next.map_or(IDLE, |next| next.saturating_duration_since(Instant::now()))
+        // What is heard of closed connections is fetched before there is no room for it.
+        let passes = self.plan.connections.then(|| self.next_pass.min(now + TICK));
+        let next = looks.into_iter().chain(passes).chain(self.udp.next(&self.plan)).min();
+        next.map_or(IDLE, |next| next.saturating_duration_since(now))
     }
 
-    /// A reload asks for nothing sooner than the plan does, except what was off.
+    /// A reload asks for nothing sooner than the plan does, except what was off. Sums
+    /// by path begin anew when paths are declared otherwise.
     fn change(&mut self, plan: Plan) {
         let now = Instant::now();
-        if plan.connections && !self.plan.connections {
+        let other =
+            plan.paths != self.plan.paths || plan.close_notifications != self.plan.close_notifications;
+        if other {
+            self.passes = None;
+        }
+        if plan.connections && (other || !self.plan.connections) {
             self.next_pass = now;
         }
         if plan.listeners && !self.plan.listeners {
@@ -239,38 +260,6 @@ impl Walker {
         }
         self.next_pass = self.next_pass.min(now + plan.interval);
         self.plan = plan;
-        self.listen();
-    }
-
-    /// Begins or ends to hear of closed connections, as planned.
-    fn listen(&mut self) {
-        if !self.plan.connections || !self.plan.close_notifications {
-            self.closes = None;
-        } else if self.closes.is_none() {
-            self.closes = match Closes::start(&self.kernel) {
-                Ok(closes) => Some(closes),
-                Err(error) if error.is_absent() => None,
-                Err(error) => {
-                    warn!("{error}");
-                    None
-                }
-            };
-        }
-    }
-
-    /// Fetches what was heard.
-    fn hear(&mut self) {
-        let Some(closes) = &mut self.closes else { return };
-        let batch = closes.take();
-        (self.lost_events, self.closes_cpu) = (batch.lost, batch.cpu);
-        if let Err(error) = closes.keep_to(self.plan.cpu_budget) {
-            warn!("close notifications: {error}");
-        }
-    }
-
-    /// What this much CPU time may be spent on once.
-    fn affordable(&self, cost: Duration) -> Duration {
-        cost.div_f64(self.plan.cpu_budget)
     }
 
     /// Looks at listening sockets.
@@ -281,63 +270,48 @@ impl Walker {
                 let (bounds, outcome) = listeners::read_bounds(&mut self.kernel);
                 let waiting = self.waiting.as_ref();
                 let longest = 3 * self.look_interval;
-                (self.tracker.observe(started, &found, &bounds, waiting, longest), outcome)
+                let mut groups = self.tracker.observe(started, &found, &bounds, waiting, longest);
+                let named = self.owners.name(&mut self.kernel, started, &found, &mut groups);
+                (groups, outcome.and(named))
             }
             Err(error) => (Vec::new(), Err(error)),
         };
-        self.look_interval = TICK.max(self.affordable(cpu_time().saturating_sub(cpu_before)));
+        self.look_cost = cpu_time().saturating_sub(cpu_before);
+        self.look_interval = TICK.max(self.look_cost.div_f64(self.plan.cpu_budget * PART));
         self.next_look = started + self.look_interval;
         self.account();
         self.found.listeners.put(self.look_interval, groups, outcome);
     }
 
-    /// Passes over all connections.
+    /// Passes over connections.
     fn pass(&mut self, started: Instant) {
-        let cpu_before = cpu_time();
-        // At the first pass the time of one interval is taken.
-        let since = self.last_pass.map_or(self.plan.interval, |last| started - last);
-        let found = walk(&mut self.kernel, since);
-        let cost = cpu_time().saturating_sub(cpu_before);
-        self.interval = self.plan.interval.max(self.affordable(cost));
-        self.next_pass = started + self.interval;
-        let (now, outcome) = match found {
-            Ok(now) => {
-                self.passes += 1;
-                self.last_pass = Some(started);
-                self.waiting = Some(self.unaccepted.observe(started, &now));
-                self.times.get_or_insert_default().add(&now.times);
-                (Some(now), Ok(()))
-            }
-            Err(error) => {
-                self.waiting = None;
-                (None, Err(error))
-            }
-        };
-        let value = Connections { now, times: self.times.clone() };
+        let Some(passes) = &mut self.passes else { return };
+        // What looks and notifications leave of the budget.
+        let looks = self.look_cost.as_secs_f64() / self.look_interval.as_secs_f64();
+        let looks = if self.plan.listeners { looks } else { 0.0 };
+        let used = looks + self.udp.share(&self.plan) + passes.closes_share();
+        let share = self.plan.cpu_budget - used.min(3.0 * PART * self.plan.cpu_budget);
+        let mut found = passes.run(&mut self.kernel, started, share, &self.plan);
+        let interval = passes.interval();
+        self.next_pass = started + interval;
+        self.waiting = found.waiting;
+        if let Some(pass) = &found.connections.now {
+            found.connections.unit_memory = self.owners.by_unit(&mut self.kernel, started, &pass.memory);
+        }
         self.account();
-        self.found.connections.put(self.interval, value, outcome);
+        self.found.connections.put(interval, found.connections, found.outcome);
     }
 
     /// Before what was found: whoever sees that knows what it cost.
     fn account(&self) {
+        let passes = self.passes.as_ref().map(Passes::work);
+        let passes = passes.unwrap_or(Sampling { interval: self.plan.interval, ..Sampling::default() });
         *locked(&self.found.work) = Some(Sampling {
-            passes: self.passes,
-            interval: self.interval,
-            cpu: cpu_time() + self.closes_cpu,
-            lost_events: self.lost_events,
+            cpu: cpu_time() + passes.cpu,
             interrupted_dumps: self.kernel.interrupted_dumps(),
+            ..passes
         });
     }
-}
-
-fn walk(kernel: &mut Kernel, since: Duration) -> Result<Pass> {
-    let listening = ports(&listeners::read(kernel)?);
-    let mut pass = Pass::default();
-    for family in Family::BOTH {
-        let observe = |pass: &mut Pass, connection: &_| pass.observe(connection, &listening, since);
-        pass.add(&connections::read(kernel, family, Scope::default(), observe)?);
-    }
-    Ok(pass)
 }
 
 /// User and system time of this thread.

@@ -48,6 +48,7 @@ pub const SOURCES: &[Source] = &[
         help: "TCP connections by state, and their round trip times",
         read: read_connection,
     },
+    Source { name: "udp", help: "receive buffers and drops of UDP sockets", read: read_udp },
     Source {
         name: "softnet",
         help: "/proc/net/softnet_stat: the receive path of each CPU",
@@ -123,6 +124,12 @@ fn read_listener(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
 fn read_connection(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     let (connections, result) = context.sampler.connections()?;
     snapshot.connections = Some(connections);
+    result
+}
+
+fn read_udp(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let (sockets, result) = context.sampler.udp_sockets()?;
+    snapshot.udp_sockets = Some(sockets);
     result
 }
 

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
+use super::path::DeclaredPaths;
 use crate::collect::{DeviceFilter, SOURCES};
+use crate::model::connections::Paths;
 
 /// The file, or something in it, is not as it should be. One line each.
 #[derive(Debug, thiserror::Error)]
@@ -40,10 +42,11 @@ pub enum Error {
 
 /// The file as a whole; everything in it is optional.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a mapping with devices or collectors")]
+#[serde(deny_unknown_fields, expecting = "a mapping with devices, collectors or paths")]
 pub(super) struct File {
     devices: Option<Devices>,
     collectors: Option<Collectors>,
+    paths: Option<DeclaredPaths>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -143,6 +146,11 @@ impl File {
     /// Names of the sources that the file switches off.
     pub(super) fn disabled(&self) -> impl Iterator<Item = &'static str> {
         self.collectors.iter().flat_map(|collectors| &collectors.disabled).flatten().map(|name| name.0)
+    }
+
+    /// Declared paths.
+    pub(super) fn paths(&self) -> Paths {
+        self.paths.as_ref().map_or_else(Paths::default, DeclaredPaths::paths)
     }
 
     /// The device filter, when the file has one.
@@ -257,14 +265,14 @@ mod tests {
     #[test]
     fn problems_say_where_and_what_was_expected() {
         for (text, line, column, expected) in [
-            ("device: 1\n", 1, 1, "unknown field `device`, expected `devices` or `collectors`"),
+            ("device: 1\n", 1, 1, "unknown field `device`, expected one of `devices`, `collectors`, `paths`"),
             (
                 "devices:\n  include: a\nfoo: b\n",
                 3,
                 1,
-                "unknown field `foo`, expected `devices` or `collectors`",
+                "unknown field `foo`, expected one of `devices`, `collectors`, `paths`",
             ),
-            ("- a\n", 1, 1, "invalid type: sequence, expected a mapping with devices or collectors"),
+            ("- a\n", 1, 1, "invalid type: sequence, expected a mapping with devices, collectors or paths"),
             (
                 "devices: 7\n",
                 1,

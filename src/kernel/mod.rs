@@ -8,13 +8,16 @@
 mod constants;
 mod driver_statistics;
 mod error;
+mod namespaces;
 pub mod netlink;
 mod request;
 mod roots;
 pub mod sock_diag;
+mod walk;
 
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +34,8 @@ pub struct Kernel {
     roots: Roots,
     source: Source,
     constants: Constants,
+    /// The initial network namespace, once it was looked for, and if it was found.
+    initial: Option<Option<File>>,
     interrupted_dumps: u64,
     path: OsString,
     buffer: Vec<u8>,
@@ -41,6 +46,10 @@ pub struct Kernel {
 /// Largest value below `/proc/sys`, bytes. A list of reserved ports is the only
 /// long one: a thousand separate ports take 6,000.
 const VALUE_SIZE: usize = 64 << 10;
+
+/// A dump that a change interrupted is repeated this often before it is taken
+/// as it is.
+const ATTEMPTS: usize = 3;
 
 #[derive(Debug)]
 enum Source {
@@ -70,6 +79,7 @@ impl Kernel {
             roots,
             source,
             constants,
+            initial: None,
             interrupted_dumps: 0,
             path: OsString::new(),
             buffer: Vec::new(),
@@ -131,6 +141,26 @@ impl Kernel {
         parse(&self.value[..size], read_only).map_err(|malformed| malformed.at(&self.path))
     }
 
+    /// The same of a key that exists once, in the initial network namespace: read there
+    /// where this process is in another one, if it may enter that.
+    pub fn parse_global_value<T: Send>(
+        &mut self,
+        relative: &str,
+        parse: impl Fn(&[u8], bool) -> std::result::Result<T, Malformed> + Sync,
+    ) -> Result<T> {
+        let own = self.parse_value(relative, &parse);
+        match own {
+            Err(error) if error.is_absent() && matches!(self.source, Source::Live(_)) => {
+                let initial = self.initial.get_or_insert_with(|| namespaces::initial(&self.roots.proc));
+                let Some(namespace) = initial else { return Err(error) };
+                let mut kernel = Self::live(self.roots.clone());
+                let read = || kernel.parse_value(relative, &parse);
+                namespaces::inside(namespace, read).unwrap_or(Err(error))
+            }
+            own => own,
+        }
+    }
+
     /// The kernel's answer to `request`, folded into a value: `fold` is given
     /// netlink messages, headers included and the closing one left out, as many
     /// as came in one piece.
@@ -142,23 +172,34 @@ impl Kernel {
         request: Request,
         fold: impl FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed>,
     ) -> Result<T> {
-        self.ask_within(request, Scope::default(), fold)
+        self.fold(request, Scope::default(), ATTEMPTS, fold)
     }
 
-    /// The same of connections within `scope`; a recording answers with all that
-    /// was recorded.
+    /// Gives the answer of connections within `scope` to `each`, as it comes: an
+    /// interrupted one is counted and not repeated, since `each` would meet the same
+    /// connection again. A recording answers with all that was recorded.
     ///
     /// # Errors
     /// As [`Kernel::ask`].
-    pub fn ask_within<T: Default>(
+    pub fn walk(
         &mut self,
         request: Request,
         scope: Scope<'_>,
+        mut each: impl FnMut(&[u8]) -> std::result::Result<(), Malformed>,
+    ) -> Result<()> {
+        self.fold(request, scope, 1, |(), bytes| each(bytes))
+    }
+
+    fn fold<T: Default>(
+        &mut self,
+        request: Request,
+        scope: Scope<'_>,
+        attempts: usize,
         mut fold: impl FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed>,
     ) -> Result<T> {
         match &mut self.source {
             Source::Live(sockets) => {
-                let (value, interrupted) = sockets.ask(request, scope, &mut fold)?;
+                let (value, interrupted) = sockets.ask(request, scope, attempts, &mut fold)?;
                 self.interrupted_dumps += u64::from(interrupted);
                 Ok(value)
             }

@@ -27,9 +27,6 @@ const GENL_ID_CTRL: u16 = 16;
 /// The kernel puts at most 32 KiB into one datagram of a dump
 /// (net/netlink/af_netlink.c:netlink_dump); twice that leaves no doubt.
 const DATAGRAM: usize = 64 << 10;
-/// A dump that a change interrupted is repeated this often before it is taken
-/// as it is.
-const ATTEMPTS: usize = 3;
 
 /// Adds the messages of one datagram to a value.
 pub(super) type Fold<'f, T> = dyn FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed> + 'f;
@@ -44,15 +41,16 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Folds the answer into a value, datagram by datagram, so that it is never
     /// held whole: a router has a million routes. The second value is true when
-    /// the dump was interrupted by a change in every attempt, so that an entry
-    /// may be missing or doubled.
+    /// the dump was interrupted by a change in every one of `attempts`, so that an
+    /// entry may be missing or doubled.
     pub(super) fn ask<T: Default>(
         &mut self,
         request: Request,
         scope: Scope<'_>,
+        attempts: usize,
         fold: &mut Fold<'_, T>,
     ) -> Result<(T, bool)> {
-        let answer = self.try_ask(request, scope, fold);
+        let answer = self.try_ask(request, scope, attempts, fold);
         if answer.is_err() {
             // What is left unread in the socket belongs to the failed request.
             self.open.retain(|(protocol, _)| *protocol != request.protocol());
@@ -69,6 +67,7 @@ impl Sockets {
         &mut self,
         request: Request,
         scope: Scope<'_>,
+        attempts: usize,
         fold: &mut Fold<'_, T>,
     ) -> std::result::Result<(T, bool), Failure> {
         let prepared = zeroed(request).map(|(kind, size)| (kind, vec![0; size]));
@@ -81,7 +80,7 @@ impl Sockets {
             let mut value = T::default();
             connection.send(kind, NLM_F_REQUEST | NLM_F_DUMP, &payload)?;
             let interrupted = connection.receive_dump(|bytes| fold(&mut value, bytes))?;
-            if !interrupted || attempt == ATTEMPTS {
+            if !interrupted || attempt == attempts {
                 return Ok((value, interrupted));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::writer::{Label, Metric, Writer, counter, gauge};
+use super::writer::{Label, Metric, Writer, counter, gauge, info};
 use crate::model::Snapshot;
 use crate::model::listeners::{Causes, Group};
 
@@ -68,6 +68,12 @@ const IN_PORT_RANGE: Metric = gauge(
     "1 when the kernel may give this port to an outgoing connection while nobody listens: in ip_local_port_range and not reserved.",
 );
 
+const INFO: Metric = info(
+    "nettune_listener_info",
+    &["address", "port", "unit"],
+    "1 for each systemd unit or container, at most 3, whose cgroup these sockets were made in (INET_DIAG_CGROUP_ID; with socket activation that of systemd). Where that names none, once a queue was full or something was dropped: the name of the process that holds the socket. No sample where neither is known.",
+);
+
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![
         &QUEUE,
@@ -82,6 +88,7 @@ pub(super) fn metrics() -> Vec<&'static Metric> {
         &OLDEST_UNACCEPTED,
         &LIMITED_BY,
         &IN_PORT_RANGE,
+        &INFO,
     ]
 }
 
@@ -112,7 +119,15 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
             causes.map(move |(cause, sockets)| ([address, port, cause.into()], sockets))
         }),
     )?;
-    out.family(&IN_PORT_RANGE, groups.iter().filter_map(|group| Some((labels(group), group.in_port_range?))))
+    out.family(
+        &IN_PORT_RANGE,
+        groups.iter().filter_map(|group| Some((labels(group), group.in_port_range?))),
+    )?;
+    let units = groups.iter().flat_map(|group| {
+        let [address, port] = labels(group);
+        group.units.iter().map(move |unit| ([address, port, unit.into()], 1u64))
+    });
+    out.family(&INFO, units)
 }
 
 fn by_cause(causes: Causes) -> [(&'static str, u64); 3] {

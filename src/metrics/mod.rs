@@ -5,15 +5,19 @@
 mod connections;
 mod counters;
 mod exporter;
+mod flows;
 mod hosts;
 mod links;
 mod listeners;
 mod nic;
+mod ports;
 mod qdiscs;
 mod receive;
 mod sockets;
 mod sysctl;
 mod tables;
+mod udp;
+mod units;
 mod writer;
 
 use std::fmt;
@@ -104,6 +108,10 @@ impl Collector for Exposition {
         sockets::write(&mut out, snapshot)?;
         listeners::write(&mut out, snapshot)?;
         connections::write(&mut out, snapshot)?;
+        flows::write(&mut out, snapshot)?;
+        units::write(&mut out, snapshot)?;
+        udp::write(&mut out, snapshot)?;
+        ports::write(&mut out, snapshot)?;
         receive::write(&mut out, snapshot)?;
         links::write(&mut out, snapshot)?;
         qdiscs::write(&mut out, snapshot)?;
@@ -115,14 +123,17 @@ impl Collector for Exposition {
 
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 12] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 15] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
         ("The host: `host` and `cpu`", hosts::metrics()),
         ("Counters of TCP, UDP, IP and ICMP: `snmp`, `snmp6` and `netstat`", counters::metrics()),
         ("Sockets: `sockstat` and `sockstat6`", sockets::metrics()),
         ("Listening TCP sockets: `listener`", listeners::metrics()),
-        ("TCP connections: `connection`", connections::metrics()),
+        ("TCP connections now: `connection`", [connections::metrics(), units::metrics()].concat()),
+        ("What TCP connections did: `connection`", flows::metrics()),
+        ("UDP sockets: `udp`", udp::metrics()),
+        ("Local ports of connections: `connection`", ports::metrics()),
         ("The receive path: `softnet`, `softirqs` and `interrupts`", receive::metrics()),
         ("Network devices: `netdev` and `route`", links::metrics()),
         ("Queueing disciplines: `qdisc`", qdiscs::metrics()),

@@ -219,13 +219,17 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes a family of histograms, classic and native; text has no form for the
-    /// native one and the encoders leave it out there.
+    /// Writes a family of histograms, if there are any, classic and native; text has
+    /// no form for the native one and the encoders leave it out there.
     pub(super) fn histograms<'l, 'h, const N: usize>(
         &mut self,
         metric: &Metric,
         samples: impl IntoIterator<Item = ([Label<'l>; N], &'h Histogram)>,
     ) -> fmt::Result {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return Ok(());
+        }
         let mut encoder = self.0.encode_descriptor(metric.name, metric.help, None, MetricType::Histogram)?;
         for (values, histogram) in samples {
             let classic: Vec<_> = histogram.classic().collect();

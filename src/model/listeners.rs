@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::connections::{WaitingBy, by_listener};
+use super::connections::waiting::{WaitingBy, by_listener};
 use super::peak::Peak;
 use crate::read::listeners::{Bounds, Listener};
 
@@ -154,7 +154,8 @@ mod tests {
     use super::*;
 
     fn listener(port: u16, cookie: u64, queue: u32, limit: u32, drops: u32) -> Listener {
-        Listener { address: IpAddr::from([0; 4]), port, cookie, queue, limit, drops: Some(drops) }
+        let address = IpAddr::from([0; 4]);
+        Listener { address, port, cookie, queue, limit, drops: Some(drops), cgroup: None, inode: 0 }
     }
 
     const LONGEST: Duration = Duration::from_secs(3);

@@ -9,6 +9,10 @@ pub mod interval;
 pub mod listeners;
 pub mod parameters;
 pub mod peak;
+pub mod ports;
+pub mod slices;
 mod snapshot;
+pub mod udp;
+pub mod units;
 
-pub use snapshot::{Connections, Exporter, Nic, Outcome, Report, Sampling, Snapshot};
+pub use snapshot::{Connections, Exporter, Followed, Nic, Outcome, Report, Sampling, Snapshot};

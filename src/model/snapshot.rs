@@ -1,11 +1,16 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connections::{Pass, Times};
+use super::connections::paths::PathId;
+use super::connections::{Pass, Paths, Sums};
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
 use super::listeners::Group;
 use super::parameters::State;
+use super::ports::Usage;
+use super::udp;
+use super::units::UnitMemory;
 use crate::kernel::{Constants, Error};
 use crate::read::conntrack::Conntrack;
 use crate::read::counters::Counters;
@@ -95,6 +100,8 @@ pub struct Snapshot {
     pub listeners: Option<Arc<Vec<Group>>>,
     /// TCP connections.
     pub connections: Option<Arc<Connections>>,
+    /// UDP sockets.
+    pub udp_sockets: Option<Arc<Vec<udp::Group>>>,
     /// What sockstat is judged by.
     pub socket_limits: Option<Limits>,
     /// `/proc/net/softnet_stat`
@@ -158,25 +165,49 @@ pub struct Exporter {
 }
 
 /// TCP connections.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Connections {
     /// As the last pass found them; `None` when it failed.
     pub now: Option<Pass>,
-    /// Times of all passes since the start; `None` before the first.
-    pub times: Option<Times>,
+    /// What they did since the start; `None` before the first pass.
+    pub followed: Option<Followed>,
+    /// Local ports that connections of ours take up; `None` when the pass failed, or
+    /// the range is not known.
+    pub ports: Option<Usage>,
+    /// Their memory by unit, as the last pass found it.
+    pub unit_memory: Vec<UnitMemory>,
+}
+
+/// What connections did since the start, as far as passes so far tell.
+#[derive(Debug, Clone, Default)]
+pub struct Followed {
+    /// Sums by path and algorithm.
+    pub sums: Sums,
+    /// Names of algorithms, by number.
+    pub algorithms: Vec<String>,
+    /// Names of paths, by number.
+    pub paths: Arc<Paths>,
+    /// Bytes a second that paths were seen to carry in the last ten minutes.
+    pub witnessed: BTreeMap<PathId, f64>,
+    /// Connections that are followed from pass to pass.
+    pub followed: u64,
 }
 
 /// What walking sockets costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sampling {
-    /// Completed passes over all connections.
+    /// Completed passes over all connections, in one or more slices.
     pub passes: u64,
+    /// Share of the connections that a pass gives.
+    pub sampled_ratio: f64,
     /// Time from pass to pass.
     pub interval: Duration,
     /// CPU time of the thread, and of the one that hears of closed connections.
     pub cpu: Duration,
     /// Notifications of closed connections that were lost, since the start.
     pub lost_events: u64,
+    /// Whether connections that close between passes are heard of.
+    pub hears_closes: bool,
     /// Dumps that stayed interrupted after retries.
     pub interrupted_dumps: u64,
 }

@@ -150,42 +150,40 @@ pub fn walk(bytes: &[u8], mut each: impl FnMut(&Connection)) -> std::result::Res
     Ok(())
 }
 
-/// Folds every connection of the namespace, of one family and within `scope`, into
-/// a value. Where sockstat counts no socket of the family there is no walk: it
+/// Gives every connection of the namespace, of one family and within `scope`, to
+/// `each`. Where sockstat counts no socket of the family there is no walk: it
 /// would pass every socket of the whole kernel.
-pub fn read<T: Default>(
+pub fn read(
     kernel: &mut Kernel,
     family: Family,
     scope: Scope<'_>,
-    mut each: impl FnMut(&mut T, &Connection),
-) -> Result<T> {
-    let (request, in_use) = match family {
-        Family::V4 => {
-            (Request::TcpConnections, sockstat::read(kernel).map(|found| found.get("TCP", "inuse")))
-        }
-        Family::V6 => {
-            (Request::TcpConnections6, sockstat::read6(kernel).map(|found| found.get("TCP6", "inuse")))
-        }
-    };
-    match in_use {
-        Ok(Some(0)) => return Ok(T::default()),
-        // A kernel without IPv6.
-        Err(error) if error.is_absent() && family == Family::V6 => return Ok(T::default()),
-        // What is not known is looked at.
-        Ok(_) | Err(_) => {}
+    mut each: impl FnMut(&Connection),
+) -> Result<()> {
+    // Those in TIME_WAIT are not in use.
+    if !scope.time_wait && sockstat::has_none(kernel, "TCP", family) {
+        return Ok(());
     }
+    let request = match family {
+        Family::V4 => Request::TcpConnections,
+        Family::V6 => Request::TcpConnections6,
+    };
     // A recording, or a kernel that knows no filter, answers with more.
     let wanted = |connection: &Connection| {
         (scope.time_wait || connection.state != State::TimeWait)
             && scope.filter.is_none_or(|filter| filter.passes(connection.port, connection.peer_port))
     };
-    kernel.ask_within(request, scope, |value: &mut T, bytes| {
+    let walked = kernel.walk(request, scope, |bytes| {
         walk(bytes, |connection| {
             if wanted(connection) {
-                each(value, connection);
+                each(connection);
             }
         })
-    })
+    });
+    match walked {
+        // A kernel without IPv6.
+        Err(error) if error.is_absent() && family == Family::V6 => Ok(()),
+        walked => walked,
+    }
 }
 
 #[cfg(test)]

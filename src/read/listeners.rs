@@ -25,6 +25,10 @@ pub struct Listener {
     pub limit: u32,
     /// Connection attempts and stray packets dropped here (`sk_drops`).
     pub drops: Option<u32>,
+    /// Inode number of the cgroup v2 folder it was made in.
+    pub cgroup: Option<u64>,
+    /// Inode number of the socket's file; 0 where no program holds it.
+    pub inode: u32,
 }
 
 /// What bounds listeners in this namespace; `None` where the key is absent.
@@ -45,13 +49,16 @@ pub struct Bounds {
 pub fn parse(found: &mut Vec<Listener>, bytes: &[u8]) -> std::result::Result<(), Malformed> {
     for (index, message) in messages(bytes).enumerate() {
         let socket = Socket::parse(index + 1, message?)?;
+        let attributes = socket.attributes();
         found.push(Listener {
             address: socket.address,
             port: socket.port,
             cookie: socket.cookie,
             queue: socket.receive_queue,
             limit: socket.send_queue,
-            drops: socket.attributes().memory.and_then(|memory| memory.drops),
+            drops: attributes.memory.and_then(|memory| memory.drops),
+            cgroup: attributes.cgroup,
+            inode: socket.inode,
         });
     }
     Ok(())
@@ -86,6 +93,14 @@ pub fn read(kernel: &mut Kernel) -> Result<Vec<Listener>> {
     Ok(found)
 }
 
+/// `net.ipv4.ip_local_reserved_ports`; none where the key does not exist.
+pub fn read_reserved(kernel: &mut Kernel) -> Result<Vec<[u16; 2]>> {
+    match kernel.parse_value("net/ipv4/ip_local_reserved_ports", |bytes, _| parse_ports(bytes)) {
+        Err(error) if error.is_absent() => Ok(Vec::new()),
+        other => other,
+    }
+}
+
 /// The parameters that bound them, each on its own: one key that is absent or
 /// cannot be understood hides no other.
 ///
@@ -97,11 +112,7 @@ pub fn read_bounds(kernel: &mut Kernel) -> (Bounds, Result<()>) {
     let somaxconn = somaxconn.map(|value| bounds.somaxconn = value.map(|[value]| value));
     let range = sysctl::read_unsigned(kernel, "net/ipv4/ip_local_port_range");
     let range = range.map(|value| bounds.port_range = value);
-    let reserved = kernel.parse_value("net/ipv4/ip_local_reserved_ports", |bytes, _| parse_ports(bytes));
-    let reserved = match reserved {
-        Err(error) if error.is_absent() => Ok(()),
-        other => other.map(|ports| bounds.reserved = ports),
-    };
+    let reserved = read_reserved(kernel).map(|ports| bounds.reserved = ports);
     (bounds, somaxconn.and(range).and(reserved))
 }
 
@@ -118,6 +129,10 @@ mod tests {
         bytes[60..68].copy_from_slice(&77u64.to_ne_bytes());
         bytes[72..76].copy_from_slice(&3u32.to_ne_bytes());
         bytes[76..80].copy_from_slice(&128u32.to_ne_bytes());
+        bytes[84..88].copy_from_slice(&4242u32.to_ne_bytes());
+        bytes.extend(12u16.to_ne_bytes());
+        bytes.extend(21u16.to_ne_bytes());
+        bytes.extend(25u64.to_ne_bytes());
         let numbers: Vec<u8> = (0..9u32).flat_map(|number| (100 + number).to_ne_bytes()).collect();
         bytes.extend((4 + numbers.len() as u16).to_ne_bytes());
         bytes.extend(7u16.to_ne_bytes());
@@ -138,6 +153,8 @@ mod tests {
             queue: 3,
             limit: 128,
             drops: Some(108),
+            cgroup: Some(25),
+            inode: 4242,
         };
         assert_eq!(found, [expected]);
     }
@@ -147,8 +164,8 @@ mod tests {
         let mut short = message();
         // No drops among the numbers: 8 of 9.
         short.truncate(short.len() - 4);
-        short[88..90].copy_from_slice(&36u16.to_ne_bytes());
-        short[..4].copy_from_slice(&124u32.to_ne_bytes());
+        short[100..102].copy_from_slice(&36u16.to_ne_bytes());
+        short[..4].copy_from_slice(&136u32.to_ne_bytes());
         let mut found = Vec::new();
         parse(&mut found, &short).unwrap();
         assert_eq!(found[0].drops, None);

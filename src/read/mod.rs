@@ -3,6 +3,7 @@
 //! missing ones stay empty; what is there must be well-formed.
 
 pub mod addresses;
+pub mod cgroups;
 pub mod closes;
 pub mod connections;
 pub mod conntrack;
@@ -14,7 +15,9 @@ pub mod links;
 pub mod listeners;
 pub mod neighbours;
 pub mod nic;
+pub mod ports;
 pub mod process;
+pub mod processes;
 pub mod qdiscs;
 pub mod sockstat;
 pub mod softirqs;
@@ -22,7 +25,9 @@ pub mod softnet;
 pub mod statistics;
 pub mod steering;
 pub mod sysctl;
+pub mod tcp_limits;
 mod text;
+pub mod udp;
 
 /// Address family of a counter or an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

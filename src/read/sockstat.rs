@@ -2,8 +2,8 @@
 //! net/ipv6/proc.c:sockstat6_seq_show, 2.6-6.18), and the limits they are
 //! judged by.
 
-use super::sysctl;
 use super::text::{columns, expect_decimal, expect_name, lines};
+use super::{Family, sysctl};
 use crate::kernel::{Kernel, Malformed, Result, Root};
 
 /// Figures by protocol (`TCP`, `UDP6`, `FRAG`, …) and name (`inuse`, `mem`, …).
@@ -69,6 +69,21 @@ pub fn read(kernel: &mut Kernel) -> Result<Sockstat> {
 /// `/proc/net/sockstat6`
 pub fn read6(kernel: &mut Kernel) -> Result<Sockstat> {
     kernel.parse(Root::Proc, "net/sockstat6", parse)
+}
+
+/// Whether a network namespace certainly has no socket of `protocol`, `TCP` or
+/// `UDP`, of this family, so that nobody need walk a table that may be the whole
+/// kernel's.
+pub fn has_none(kernel: &mut Kernel, protocol: &str, family: Family) -> bool {
+    let in_use = match family {
+        Family::V4 => read(kernel).map(|found| found.get(protocol, "inuse")),
+        Family::V6 => read6(kernel).map(|found| found.get(&format!("{protocol}6"), "inuse")),
+    };
+    match in_use {
+        Ok(in_use) => in_use == Some(0),
+        // A kernel without IPv6. What else is not known is looked at.
+        Err(error) => error.is_absent() && family == Family::V6,
+    }
 }
 
 /// The limits, each on its own: one key that is absent or cannot be understood

@@ -82,20 +82,31 @@ fn read(
 /// Reads `N` integers that cannot be negative; `None` where the key does not
 /// exist.
 pub fn read_unsigned<const N: usize>(kernel: &mut Kernel, path: &str) -> Result<Option<[u64; N]>> {
-    let parse = |bytes: &[u8], _| {
-        let numbers = parse_numbers(bytes, N)?;
-        let mut values = [0; N];
-        for (value, number) in values.iter_mut().zip(numbers) {
-            *value = u64::try_from(number)
-                .map_err(|_| Malformed::new(1, "value", "an integer that is not negative", bytes))?;
-        }
-        Ok(values)
-    };
-    match kernel.parse_value(path, parse) {
+    present(kernel.parse_value(path, unsigned))
+}
+
+/// The same of a key that only the initial network namespace has; `None` also where
+/// this process is in another one and may not enter that.
+pub fn read_global_unsigned<const N: usize>(kernel: &mut Kernel, path: &str) -> Result<Option<[u64; N]>> {
+    present(kernel.parse_global_value(path, unsigned))
+}
+
+fn present<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
         Ok(values) => Ok(Some(values)),
         Err(error) if Error::is_absent(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn unsigned<const N: usize>(bytes: &[u8], _: bool) -> std::result::Result<[u64; N], Malformed> {
+    let numbers = parse_numbers(bytes, N)?;
+    let mut values = [0; N];
+    for (value, number) in values.iter_mut().zip(numbers) {
+        *value = u64::try_from(number)
+            .map_err(|_| Malformed::new(1, "value", "an integer that is not negative", bytes))?;
+    }
+    Ok(values)
 }
 
 /// Names of the interfaces that have values below `net/ipv4/conf`, without

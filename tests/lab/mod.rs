@@ -8,6 +8,7 @@ mod transfer;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
@@ -68,4 +69,10 @@ impl Lab {
 /// Has a client use an algorithm, whatever the host's own is.
 pub(crate) fn congestion(name: &str) -> impl Fn(&OwnedFd) + Sync {
     move |socket| sockopt::set_tcp_congestion(socket, name).expect("the kernel has it")
+}
+
+/// Held by a test that keeps the machine busy, so that no two do at a time.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, spawn};
 
+use super::Printed;
+use crate::namespace::Namespace;
+
 /// Connections in use, closed at the end of the test.
 pub(crate) struct Transfer {
     sending: Arc<AtomicBool>,
@@ -38,6 +41,15 @@ impl Transfer {
             }));
         }
         transfer
+    }
+
+    /// Sends no more, and waits until all has arrived from the senders' namespace.
+    pub(crate) fn settle(&mut self, namespace: &Namespace) -> Vec<Printed> {
+        self.sending.store(false, Ordering::Relaxed);
+        for sender in self.senders.drain(..) {
+            sender.join().unwrap();
+        }
+        Printed::settled(namespace)
     }
 }
 

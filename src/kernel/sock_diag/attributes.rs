@@ -84,6 +84,8 @@ pub struct TcpInfo {
 impl TcpInfo {
     /// Window scaling was agreed on, `TCPI_OPT_WSCALE`.
     pub const WSCALE: u8 = 4;
+    /// Explicit congestion notification was, `TCPI_OPT_ECN`.
+    pub const ECN: u8 = 8;
 
     /// `None` when these are fewer bytes than any kernel sends.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {

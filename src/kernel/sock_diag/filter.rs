@@ -21,8 +21,9 @@ const TEST: u16 = 2 * OPERATION;
 /// in other`. Ports in `listening` count as not of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortFilter {
-    /// Local ports that the kernel gives to connections of ours.
-    pub ephemeral: RangeInclusive<u16>,
+    /// Local ports that the kernel gives to connections of ours; `None` where the
+    /// peer's port decides always.
+    pub ephemeral: Option<RangeInclusive<u16>>,
     /// Ports in that range that something listens on.
     pub listening: Vec<u16>,
     /// What the local port must be in where it is one of those.
@@ -34,7 +35,8 @@ pub struct PortFilter {
 impl PortFilter {
     /// Whether a connection with these ports passes, as the kernel decides it.
     pub fn passes(&self, port: u16, peer_port: u16) -> bool {
-        if self.ephemeral.contains(&port) && !self.listening.contains(&port) {
+        let is_ephemeral = self.ephemeral.as_ref().is_some_and(|range| range.contains(&port));
+        if is_ephemeral && !self.listening.contains(&port) {
             self.own.contains(&port)
         } else {
             self.peer.contains(&peer_port)
@@ -55,19 +57,21 @@ impl PortFilter {
     /// the end; is the peer's in `peer`.
     fn program(&self) -> Vec<u8> {
         let listening = self.listening.len() as u16 * (TEST + OPERATION);
-        let to_peer = 2 * TEST + listening + 2 * TEST + OPERATION;
-        let length = to_peer + 2 * TEST;
-        let mut program = Program(Vec::with_capacity(length.into()));
-        program.test(INET_DIAG_BC_S_GE, *self.ephemeral.start(), to_peer);
-        program.test(INET_DIAG_BC_S_LE, *self.ephemeral.end(), to_peer);
-        for port in &self.listening {
-            program.test(INET_DIAG_BC_S_EQ, *port, program.at() + TEST + OPERATION);
-            program.jump(to_peer);
-        }
+        let own = self.ephemeral.as_ref().map_or(0, |_| 4 * TEST + listening + OPERATION);
+        let (to_peer, length) = (own, own + 2 * TEST);
         let rejected = length + OPERATION;
-        program.test(INET_DIAG_BC_S_GE, *self.own.start(), rejected);
-        program.test(INET_DIAG_BC_S_LE, *self.own.end(), rejected);
-        program.jump(length);
+        let mut program = Program(Vec::with_capacity(length.into()));
+        if let Some(ephemeral) = &self.ephemeral {
+            program.test(INET_DIAG_BC_S_GE, *ephemeral.start(), to_peer);
+            program.test(INET_DIAG_BC_S_LE, *ephemeral.end(), to_peer);
+            for port in &self.listening {
+                program.test(INET_DIAG_BC_S_EQ, *port, program.at() + TEST + OPERATION);
+                program.jump(to_peer);
+            }
+            program.test(INET_DIAG_BC_S_GE, *self.own.start(), rejected);
+            program.test(INET_DIAG_BC_S_LE, *self.own.end(), rejected);
+            program.jump(length);
+        }
         program.test(INET_DIAG_BC_D_GE, *self.peer.start(), rejected);
         program.test(INET_DIAG_BC_D_LE, *self.peer.end(), rejected);
         program.0

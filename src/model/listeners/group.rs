@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::{Seen, Totals};
-use crate::model::connections::Waiting;
+use crate::model::connections::waiting::Waiting;
 use crate::read::listeners::{Bounds, Listener};
 
 /// Listening sockets of one address and port, or all that have no name.
@@ -41,6 +41,9 @@ pub struct Group {
     /// Connections not yet with the program; `None` before the first pass over
     /// connections.
     pub waiting: Option<Waiting>,
+    /// Units or processes that the sockets belong to, as far as they are known; none
+    /// of `other`.
+    pub units: Vec<String>,
 }
 
 impl Group {
@@ -110,6 +113,7 @@ pub(super) fn group(
         full: totals.full,
         drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
         waiting: if queue == 0 { waiting.map(accepted) } else { waiting },
+        units: Vec::new(),
     }
 }
 

@@ -1,0 +1,207 @@
+use super::*;
+use crate::model::connections::tests::connection;
+use crate::read::connections::State;
+
+const MSS: u32 = 1000;
+const MIB: u32 = 1 << 20;
+
+/// Ten seconds busy at 1 MB/s over 100 ms: 100 KB in flight.
+fn change(receive_window: u64, send_buffer: u64) -> Counters {
+    Counters { sent: 10_000_000, busy: 10_000_000, receive_window, send_buffer, ..Counters::default() }
+}
+
+fn info() -> TcpInfo {
+    TcpInfo {
+        rtt: Some(100_000),
+        min_rtt: Some(100_000),
+        snd_mss: MSS,
+        snd_cwnd: 200,
+        unacked: 100,
+        options: TcpInfo::WSCALE,
+        snd_wnd: Some(110_000),
+        notsent_bytes: Some(0),
+        ..TcpInfo::default()
+    }
+}
+
+fn limits() -> TcpLimits {
+    TcpLimits {
+        wmem_max: Some(4 << 20),
+        core_wmem_max: Some(1 << 18),
+        mem_low: Some(1000),
+        mem: Some(10),
+        ..TcpLimits::default()
+    }
+}
+
+struct Case {
+    connection: Connection,
+    known: Known,
+    limits: TcpLimits,
+    bdp: Bdp,
+}
+
+impl Case {
+    fn new(change: Counters) -> Self {
+        Self {
+            connection: connection(State::Established, 1),
+            known: Known { change, before: Notes::default() },
+            limits: limits(),
+            bdp: None,
+        }
+    }
+
+    /// A send buffer of this size, full to nine tenths; before it was of that size.
+    fn with_sndbuf(mut self, now: u32, before: u32) -> Self {
+        let memory = Memory { sndbuf: now, wmem_queued: now / 10 * 9, ..Memory::default() };
+        self.connection.attributes.memory = Some(memory);
+        self.known.before.sndbuf = folded(before);
+        self
+    }
+
+    fn decide(&self, info: &TcpInfo) -> (Limit, Cause) {
+        let found = verdict(&self.connection, info, &self.known, &self.limits, 1e6, self.bdp);
+        (found.limit, found.causes[found.limit as usize])
+    }
+}
+
+#[test]
+fn the_limit_is_what_took_most_and_more_than_a_tenth() {
+    for (window, buffer, expected) in [
+        (0, 0, Limit::Network),
+        (1_000_000, 1_000_000, Limit::Network),
+        (1_000_001, 0, Limit::ReceiveWindow),
+        (0, 1_000_001, Limit::SendBuffer),
+        (1_100_000, 5_000_000, Limit::SendBuffer),
+        (5_000_000, 5_000_000, Limit::ReceiveWindow),
+    ] {
+        assert_eq!(binding(&change(window, buffer)), expected, "{window} {buffer}");
+    }
+    assert_eq!(times(&change(1_000_000, 3_000_000)), [1_000_000, 3_000_000, 6_000_000]);
+    // Counters of different moments may not add up.
+    assert_eq!(times(&change(9_000_000, 3_000_000)), [9_000_000, 3_000_000, 0]);
+}
+
+#[test]
+fn a_send_buffer_is_at_its_maximum_or_set_or_growing_or_starved() {
+    let send = change(0, 5_000_000);
+    let decide = |now, before| Case::new(send).with_sndbuf(now, before).decide(&info());
+    assert_eq!(decide(4 * MIB, 4 * MIB), (Limit::SendBuffer, Cause::WmemMax));
+    assert_eq!(decide(4 * MIB, 2 * MIB), (Limit::SendBuffer, Cause::WmemMax));
+    assert_eq!(decide(MIB, MIB), (Limit::SendBuffer, Cause::SndbufFixed));
+    assert_eq!(decide(8 * MIB, 8 * MIB), (Limit::SendBuffer, Cause::SndbufFixed));
+    assert_eq!(decide(MIB / 2, MIB / 2), (Limit::SendBuffer, Cause::SndbufClamped));
+    assert_eq!(decide(MIB, MIB / 2), (Limit::SendBuffer, Cause::Growing));
+    let mut starved = Case::new(send).with_sndbuf(MIB, MIB);
+    starved.limits.mem = Some(1000);
+    assert_eq!(starved.decide(&info()).1, Cause::Memory);
+    // Where the low mark cannot be compared, nobody is blamed.
+    starved.limits.mem = None;
+    assert_eq!(starved.decide(&info()).1, Cause::Unknown);
+    // Seen for the first time: it may be growing.
+    let mut first = Case::new(send).with_sndbuf(MIB, MIB);
+    first.known.before.sndbuf = 0;
+    assert_eq!(first.decide(&info()).1, Cause::Unknown);
+    // Not half full: something else keeps the program from writing.
+    let mut low = Case::new(send).with_sndbuf(4 * MIB, 4 * MIB);
+    low.connection.attributes.memory.as_mut().unwrap().wmem_queued = MIB;
+    assert_eq!(low.decide(&info()).1, Cause::NotsentLowat);
+    // It wrote all it had, a quarter of a round trip ago and more.
+    assert_eq!(low.decide(&TcpInfo { last_data_sent: 26, ..info() }).1, Cause::Unknown);
+    // A kernel that does not send sizes.
+    assert_eq!(Case::new(send).decide(&info()).1, Cause::Unknown);
+}
+
+#[test]
+fn a_standing_queue_decides_before_any_buffer() {
+    let full = TcpInfo { rtt: Some(150_000), ..info() };
+    let nearly = TcpInfo { rtt: Some(149_999), ..info() };
+    let case = Case::new(change(0, 5_000_000)).with_sndbuf(4 * MIB, 4 * MIB);
+    assert_eq!(case.decide(&full), (Limit::SendBuffer, Cause::StandingQueue));
+    assert_eq!(case.decide(&nearly), (Limit::SendBuffer, Cause::WmemMax));
+    assert_eq!(Case::new(change(5_000_000, 0)).decide(&full), (Limit::ReceiveWindow, Cause::StandingQueue));
+}
+
+#[test]
+fn a_window_in_use_is_the_peer_s_and_one_that_is_not_is_closed_at_times() {
+    let mut case = Case::new(change(5_000_000, 0));
+    case.known.before.window = octave(110_000);
+    assert_eq!(case.decide(&info()), (Limit::ReceiveWindow, Cause::PeerWindow));
+    case.known.before.window = octave(55_000);
+    assert_eq!(case.decide(&info()).1, Cause::Growing);
+    // 100 KB in a round trip are hardly a quarter of this window.
+    let wide = TcpInfo { snd_wnd: Some(400_001), ..info() };
+    assert_eq!(case.decide(&wide).1, Cause::PeerClosed);
+    let shut = TcpInfo { snd_wnd: Some(2 * MSS - 1), ..info() };
+    assert_eq!(case.decide(&shut).1, Cause::PeerClosed);
+    let unscaled = TcpInfo { options: 0, snd_wnd: Some(65_535), ..info() };
+    assert_eq!(case.decide(&unscaled).1, Cause::NoScaling);
+    case.connection.timer = Some((Timer::WindowProbe, 5));
+    assert_eq!(case.decide(&info()).1, Cause::PeerClosed);
+    // Nothing goes through a closed window, and an old round trip time tells of no queue.
+    case.known.change = Counters { sent: 0, ..change(10_000_000, 0) };
+    assert_eq!(case.decide(&TcpInfo { rtt: Some(150_000), ..info() }).1, Cause::PeerClosed);
+    let untold = Case::new(change(5_000_000, 0)).decide(&TcpInfo { snd_wnd: None, ..info() });
+    assert_eq!(untold.1, Cause::Unknown);
+}
+
+#[test]
+fn loss_without_a_queue_is_the_path_s() {
+    // A thousandth of what was sent.
+    let lossy = Counters { retransmitted: 10_000, ..change(0, 0) };
+    assert_eq!(Case::new(lossy).decide(&info()), (Limit::Network, Cause::PathLoss));
+    // Ten segments of it came twice.
+    let spurious = Counters { spurious: 10, ..lossy };
+    assert_eq!(Case::new(spurious).decide(&info()).1, Cause::Unknown);
+    let queued = TcpInfo { rtt: Some(125_000), ..info() };
+    assert_eq!(Case::new(lossy).decide(&queued).1, Cause::Unknown);
+    let full = TcpInfo { rtt: Some(150_000), ..info() };
+    assert_eq!(Case::new(lossy).decide(&full).1, Cause::StandingQueue);
+    // 200 segments of 1,000 bytes fill a path of 200 KB.
+    let filled = Case { bdp: Some(200_000.0), ..Case::new(lossy) };
+    assert_eq!(filled.decide(&info()).1, Cause::Unknown);
+    let wider = Case { bdp: Some(400_000.0), ..Case::new(lossy) };
+    assert_eq!(wider.decide(&info()).1, Cause::PathLoss);
+}
+
+#[test]
+fn a_full_congestion_window_without_loss_grows() {
+    let growing = TcpInfo { unacked: 199, notsent_bytes: Some(1), ..info() };
+    assert_eq!(Case::new(change(0, 0)).decide(&growing), (Limit::Network, Cause::Growing));
+    let written = TcpInfo { notsent_bytes: Some(0), ..growing };
+    assert_eq!(Case::new(change(0, 0)).decide(&written).1, Cause::Unknown);
+    // 65 segments fit in a burst: 134 in flight are as good as 199, 133 not.
+    let paced = TcpInfo { unacked: 134, ..growing };
+    assert_eq!(Case::new(change(0, 0)).decide(&paced).1, Cause::Unknown);
+    assert_eq!(Case::new(change(0, 0)).decide(&TcpInfo { unacked: 135, ..growing }).1, Cause::Growing);
+}
+
+#[test]
+fn without_evidence_only_what_was_seen_before_is_known() {
+    // Less than two seconds are not twenty round trips of 100 ms, however long they are now.
+    let short = Counters { busy: 1_999_999, send_buffer: 1_000_000, ..change(0, 0) };
+    let mut case = Case::new(short).with_sndbuf(4 * MIB, 4 * MIB);
+    assert_eq!(case.decide(&info()), (Limit::SendBuffer, Cause::Unknown));
+    let before = Verdict { limit: Limit::SendBuffer, causes: [Cause::WmemMax; 3] };
+    case.known.before.verdict = before.note();
+    assert_eq!(case.decide(&info()), (Limit::SendBuffer, Cause::WmemMax));
+    case.known.change = Counters { receive_window: 1_500_000, ..short };
+    assert_eq!(case.decide(&info()), (Limit::ReceiveWindow, Cause::Unknown));
+    // Nor is a busy minute in which next to nothing was sent.
+    let little = Counters { sent: 19_999, ..change(0, 5_000_000) };
+    assert_eq!(Case::new(little).with_sndbuf(4 * MIB, 4 * MIB).decide(&info()).1, Cause::Unknown);
+}
+
+#[test]
+fn a_note_keeps_the_limit_and_its_cause() {
+    for limit in Limit::ALL {
+        for cause in Cause::ALL {
+            let mut verdict = Verdict::undecided(limit);
+            verdict.causes[limit as usize] = cause;
+            assert_eq!(Verdict::from_note(verdict.note()), verdict);
+        }
+    }
+    for (place, cause) in Cause::ALL.into_iter().enumerate() {
+        assert_eq!(cause as usize, place, "{cause:?}");
+    }
+}
