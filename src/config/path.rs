@@ -177,3 +177,57 @@ impl FromText for Peer {
         Ok(Self(network))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Paths, String> {
+        serde_yaml::from_str::<DeclaredPaths>(text)
+            .map(|found| found.paths())
+            .map_err(|error| error.to_string())
+    }
+
+    fn one(name: &str, bandwidth: &str, rtt: &str, peers: &str) -> String {
+        format!("- {{name: {name}, bandwidth: {bandwidth}, rtt: {rtt}, peers: {peers}}}\n")
+    }
+
+    #[test]
+    fn a_path_is_read() {
+        let found = parse(&one("far", "500Mbit/s", "100ms", "[192.0.2.0/24, '2001:db8::1']")).unwrap();
+        let expected = Declared {
+            name: "far".into(),
+            bandwidth: 62_500_000,
+            rtt: Duration::from_millis(100),
+            peers: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1/128".parse().unwrap()],
+        };
+        assert_eq!(found.0, [expected]);
+        let fraction = parse(&one("f", "2.5 Gbit/s", "1s", "[]")).unwrap();
+        assert_eq!(fraction.0[0].bandwidth, 312_500_000);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_where_it_stands() {
+        let good = ("far", "1Mbit/s", "10ms", "[192.0.2.0/24]");
+        let (name, bandwidth, rtt, peers) = good;
+        for (text, expected) in [
+            (one("local", bandwidth, rtt, peers), "[0].name: `local` is the name of a class"),
+            (one("'a b'", bandwidth, rtt, peers), "[0].name: `a b` is no name"),
+            (one(name, "500M", rtt, peers), "[0].bandwidth: `500M` is no bandwidth"),
+            (one(name, "-1Mbit/s", rtt, peers), "[0].bandwidth: `-1Mbit/s` is no bandwidth"),
+            (one(name, "NaNMbit/s", rtt, peers), "[0].bandwidth: `NaNMbit/s` is no bandwidth"),
+            (one(name, bandwidth, "0ms", peers), "[0].rtt: `0ms` is no round trip time"),
+            (one(name, bandwidth, rtt, "[192.0.2.1/24]"), "did you mean 192.0.2.0/24?"),
+            (one(name, bandwidth, rtt, "[example.org]"), "[0].peers[0]: `example.org` is no network"),
+            (one(name, bandwidth, rtt, peers).repeat(2), "two paths are called `far`"),
+            ("- {name: far}\n".into(), "missing field `bandwidth`"),
+            ("far\n".into(), "expected a sequence of paths"),
+        ] {
+            let problem = parse(&text).expect_err(&text);
+            assert!(problem.contains(expected), "{text:?}: {problem}");
+        }
+        let many: String =
+            (0..=MOST).map(|number| one(&format!("p{number}"), bandwidth, rtt, peers)).collect();
+        assert!(parse(&many).unwrap_err().contains("more than 16 paths"));
+    }
+}
