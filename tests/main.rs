@@ -27,5 +27,6 @@ mod properties;
 mod series;
 mod server;
 mod throughput;
+mod troubles;
 mod udp;
 mod units;

@@ -12,7 +12,7 @@ use crate::exposition::{Samples, samples};
 use crate::lab::{Direction, Lab, Printed, Transfer, congestion, turn};
 use crate::support::{Exporter, Scratch, eventually};
 
-const MEGABIT: f64 = 1e6 / 8.0;
+pub(crate) const MEGABIT: f64 = 1e6 / 8.0;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
@@ -21,7 +21,7 @@ const MIB: usize = 1 << 20;
 /// (net/ipv4/tcp_output.c:tcp_cwnd_validate). Cubic, which does not pace, was seen
 /// without any such time in one run and with 60 % in another, and with several
 /// times more in its buffer than fits.
-const PACED: &str = "bbr";
+pub(crate) const PACED: &str = "bbr";
 
 const FAR: &str = "
 paths:
@@ -76,7 +76,7 @@ fn passes(found: &Samples) -> f64 {
 }
 
 /// What is told of what `ss` shows now: after a pass that began later.
-fn scrape_after_a_pass(exporter: &Exporter) -> Samples {
+pub(crate) fn scrape_after_a_pass(exporter: &Exporter) -> Samples {
     // One that is under way has ended by then.
     sleep(Duration::from_millis(200));
     let before = passes(&scrape(exporter));
@@ -84,7 +84,7 @@ fn scrape_after_a_pass(exporter: &Exporter) -> Samples {
 }
 
 /// Sum of the series of a metric that have all of these labels.
-fn sum(found: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
+pub(crate) fn sum(found: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
     let labels: Vec<_> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
     let of_metric = found.range(format!("{metric}{{")..format!("{metric}|"));
     of_metric.filter(|(series, _)| labels.iter().all(|label| series.contains(label))).map(|(_, v)| v).sum()

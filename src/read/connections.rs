@@ -159,7 +159,7 @@ pub fn read(
     scope: Scope<'_>,
     mut each: impl FnMut(&Connection),
 ) -> Result<()> {
-    // Those in TIME_WAIT are not in use.
+    // Those in TIME_WAIT over IPv6 are nowhere in sockstat6.
     if !scope.time_wait && sockstat::has_none(kernel, "TCP", family) {
         return Ok(());
     }

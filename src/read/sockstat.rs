@@ -73,14 +73,15 @@ pub fn read6(kernel: &mut Kernel) -> Result<Sockstat> {
 
 /// Whether a network namespace certainly has no socket of `protocol`, `TCP` or
 /// `UDP`, of this family, so that nobody need walk a table that may be the whole
-/// kernel's.
+/// kernel's. What is left of TCP sockets over IPv4, of which some may be in FIN_WAIT2,
+/// is not in use and counts too.
 pub fn has_none(kernel: &mut Kernel, protocol: &str, family: Family) -> bool {
-    let in_use = match family {
-        Family::V4 => read(kernel).map(|found| found.get(protocol, "inuse")),
-        Family::V6 => read6(kernel).map(|found| found.get(&format!("{protocol}6"), "inuse")),
+    let (found, name) = match family {
+        Family::V4 => (read(kernel), protocol.to_owned()),
+        Family::V6 => (read6(kernel), format!("{protocol}6")),
     };
-    match in_use {
-        Ok(in_use) => in_use == Some(0),
+    match found {
+        Ok(found) => found.get(&name, "inuse") == Some(0) && found.get(&name, "tw").unwrap_or(0) == 0,
         // A kernel without IPv6. What else is not known is looked at.
         Err(error) => error.is_absent() && family == Family::V6,
     }
