@@ -12,6 +12,8 @@ pub const MOST: u16 = 16;
 /// Most ports that the filter of a slice names; each is compared with every socket.
 const EXCEPTIONS: usize = 64;
 
+const NO_PORTS: RangeInclusive<u16> = RangeInclusive::new(1, 0);
+
 /// A round of slices: each connection is in one of them, by the port that was given
 /// to its end that connected. On a proxy every other port is the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +72,11 @@ impl Slices {
             |turn: u32| (first + (last + 1).saturating_sub(first) * turn / u32::from(self.count)) as u16;
         let turn = u32::from(self.turn);
         let start = if self.turn == 0 { 0 } else { bound(turn) };
-        let end = if self.turn + 1 == self.count { u16::MAX } else { bound(turn + 1).saturating_sub(1) };
-        start..=end
+        if self.turn + 1 == self.count {
+            return start..=u16::MAX;
+        }
+        // Before port 0 is none.
+        bound(turn + 1).checked_sub(1).map_or(NO_PORTS, |end| start..=end)
     }
 
     /// The next slice; true when it was the last of the round.
@@ -169,6 +174,21 @@ mod tests {
             }
         }
         assert_eq!(Slices::whole().filter(), None);
+    }
+
+    #[test]
+    fn a_range_may_be_anything() {
+        let points = [0, 1, 15, 443, 65_534, 65_535];
+        for (first, last) in points.iter().flat_map(|first| points.map(|last| (*first, last))) {
+            for count in 2..=MOST {
+                let mut slices = Slices::new(count, RangeInclusive::new(first, last), &BTreeSet::from([443]));
+                let filters: Vec<_> = (0..count).map(|_| (slices.filter(), slices.advance()).0).collect();
+                for (port, peer) in points.iter().flat_map(|port| points.map(|peer| (*port, peer))) {
+                    let taken = filters.iter().flatten().filter(|filter| filter.passes(port, peer)).count();
+                    assert_eq!(taken, 1, "{port} {peer} of {first}-{last} in {count}");
+                }
+            }
+        }
     }
 
     #[test]

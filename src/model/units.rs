@@ -94,6 +94,9 @@ pub struct SocketMemory {
     untold: u64,
 }
 
+/// What stands for all that are not named.
+const OTHER: &str = "other";
+
 /// Socket memory of one unit, or of all that are not named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitMemory {
@@ -132,8 +135,9 @@ impl SocketMemory {
         let mut other = self.untold;
         for (number, bytes) in &self.by_cgroup {
             match names.get(*number) {
-                Some(name) => *by_name.entry(name).or_default() += bytes,
-                None => other += bytes,
+                // A folder may be called that.
+                Some(name) if name != OTHER => *by_name.entry(name).or_default() += bytes,
+                _ => other += bytes,
             }
         }
         let mut units: Vec<UnitMemory> =
@@ -141,7 +145,7 @@ impl SocketMemory {
         units.sort_by_key(|unit| Reverse(unit.bytes));
         other += units.drain(units.len().min(NAMED)..).map(|unit| unit.bytes).sum::<u64>();
         units.sort_unstable_by(|one, two| one.unit.cmp(&two.unit));
-        units.push(UnitMemory { unit: "other".into(), bytes: other });
+        units.push(UnitMemory { unit: OTHER.into(), bytes: other });
         units
     }
 }
@@ -245,5 +249,16 @@ mod tests {
         // 100 and 200 of the two least, 15 of no cgroup, 6 of one without a name.
         assert_eq!(found[10], ("other", 321));
         assert_eq!(SocketMemory::default().by_unit(&Names::default()).len(), 1);
+    }
+
+    #[test]
+    fn a_folder_called_other_is_no_second_one() {
+        let mut memory = SocketMemory::default();
+        memory.add(Some(1), 7);
+        memory.add(Some(2), 30);
+        memory.add(None, 400);
+        let found = memory.by_unit(&names(&[(1, "other"), (2, "x")]));
+        let found: Vec<_> = found.iter().map(|unit| (unit.unit.as_str(), unit.bytes)).collect();
+        assert_eq!(found, [("x", 30), ("other", 407)]);
     }
 }

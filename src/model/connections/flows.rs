@@ -10,8 +10,8 @@ use super::limits::{Cause, Limit, Verdict, binding, is_evidence, verdict};
 use super::paths::{PathId, Paths};
 use super::ratios::{self, Basis};
 use super::receiving::{is_unread, mostly_receives, receive_cause};
-use super::sums::{Algorithms, Sums};
-use super::table::{Counters, Known, Notes, Table, folded, octave};
+use super::sums::{Algorithms, Sums, lengthen};
+use super::table::{Counters, Known, NONE, Notes, Table, folded, octave};
 use super::witness::Witness;
 use crate::kernel::sock_diag::TcpInfo;
 use crate::read::closes::Closed;
@@ -141,9 +141,10 @@ impl Flows {
         Some(self.turn.started.saturating_duration_since(*then))
     }
 
-    /// Takes in a connection of this pass.
+    /// Takes in a connection of this pass. One without a cookie would be new each time.
     pub fn observe(&mut self, connection: &Connection) {
-        let Some(info) = &connection.attributes.info else { return };
+        let info = connection.attributes.info.as_ref().filter(|_| connection.cookie != NONE);
+        let Some(info) = info else { return };
         let now = Counters::of(info);
         let number = self.number();
         let (known, elapsed) = match self.table.get(connection.cookie, &now) {
@@ -228,8 +229,8 @@ impl Flows {
         let shared = verdict.limit == Limit::Network && self.witness.use_before(peer).unwrap_or(1.0) > IN_USE;
         let queued = verdict.causes[verdict.limit as usize] == Cause::StandingQueue;
         if !shared && !queued && seen.is_some_and(|seen| busy_rate <= FAR_BELOW * seen.rate) {
-            *self.sums.below_witness.entry((verdict.limit, path)).or_default() +=
-                Duration::from_micros(change.busy);
+            let sum = self.sums.below_witness.entry((verdict.limit, path)).or_default();
+            lengthen(sum, Duration::from_micros(change.busy));
         }
         let busy = elapsed.is_some_and(|elapsed| change.busy as f64 / 1e6 >= 0.2 * elapsed.as_secs_f64());
         if busy && let Some(least) = info.min_rtt.filter(|least| *least >= NEAREST) {
@@ -266,10 +267,10 @@ impl Flows {
         if !(mostly_receives(known, info) || was_unread && is_unread) {
             return;
         }
-        *self.sums.receiving.entry(path).or_default() += elapsed;
+        lengthen(self.sums.receiving.entry(path).or_default(), elapsed);
         let rate = known.change.received as f64 / elapsed.as_secs_f64().max(1e-3);
         if let Some(cause) = receive_cause(connection, info, known, &self.turn.limits, rate, was_unread) {
-            *self.sums.receive_limited.entry((cause, path)).or_default() += elapsed;
+            lengthen(self.sums.receive_limited.entry((cause, path)).or_default(), elapsed);
         }
     }
 
@@ -280,7 +281,7 @@ impl Flows {
         let now = Counters::of(info);
         let known = match self.table.take(closed.cookie, &now) {
             Some(known) => known,
-            None if self.complete => Known { change: now, before: Notes::default() },
+            None if self.complete && closed.cookie != NONE => Known { change: now, before: Notes::default() },
             None => return,
         };
         if known.change.busy == 0 && known.change.sent == 0 {

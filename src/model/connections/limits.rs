@@ -213,7 +213,7 @@ fn send_buffer_cause(info: &TcpInfo, memory: &Memory, before: &Notes, limits: &T
         if sends && info.unacked > 0 { Cause::NotsentLowat } else { Cause::Unknown }
     } else if limits.wmem_max == Some(sndbuf) {
         Cause::WmemMax
-    } else if limits.core_wmem_max.map(|most| 2 * most) == Some(sndbuf) {
+    } else if limits.core_wmem_max.map(|most| most.saturating_mul(2)) == Some(sndbuf) {
         Cause::SndbufClamped
     } else if before.sndbuf == 0 {
         // Seen for the first time.
@@ -263,7 +263,8 @@ fn network_cause(change: &Counters, info: &TcpInfo, bdp: Bdp) -> Cause {
         let fills_path = bdp.is_some_and(|bdp| window >= 0.9 * bdp);
         return if is_inflated(info, 1.25) || fills_path { Cause::Unknown } else { Cause::PathLoss };
     }
-    let in_flight = (info.unacked + info.retrans).saturating_sub(info.sacked + info.lost);
+    let in_flight =
+        info.unacked.saturating_add(info.retrans).saturating_sub(info.sacked.saturating_add(info.lost));
     // A burst of segmentation offload is held back until all of it fits.
     let burst = 65_536 / info.snd_mss.max(1);
     let is_full = in_flight.saturating_add(burst) >= info.snd_cwnd;

@@ -68,7 +68,7 @@ pub fn receive_cause(
     let rcvbuf = u64::from(memory.rcvbuf);
     if limits.rmem_max == Some(rcvbuf) {
         Some(ReceiveCause::RmemMax)
-    } else if limits.core_rmem_max.map(|most| 2 * most) == Some(rcvbuf) {
+    } else if limits.core_rmem_max.map(|most| most.saturating_mul(2)) == Some(rcvbuf) {
         Some(ReceiveCause::RcvbufClamped)
     } else {
         (known.before.rcvbuf == folded(memory.rcvbuf)).then_some(ReceiveCause::RcvbufFixed)

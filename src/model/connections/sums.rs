@@ -24,7 +24,8 @@ pub struct Totals {
     pub spurious: u64,
 }
 
-/// Everything since the start. A counter never falls.
+/// Everything since the start. A counter never falls: what the kernel tells may be
+/// anything, so that a sum stays at the most it can be rather than begin anew.
 #[derive(Debug, Clone, Default)]
 pub struct Sums {
     /// By path and algorithm.
@@ -84,17 +85,22 @@ impl Sums {
     /// Takes in what one connection did and what limited it meanwhile.
     pub fn add(&mut self, change: &Counters, verdict: Verdict, path: PathId, algorithm: u8) {
         let totals = self.totals.entry((path, algorithm)).or_default();
-        totals.busy += Duration::from_micros(change.busy);
-        totals.sent += change.sent;
-        totals.retransmitted += change.retransmitted;
-        totals.spurious += u64::from(change.spurious);
+        lengthen(&mut totals.busy, Duration::from_micros(change.busy));
+        totals.sent = totals.sent.saturating_add(change.sent);
+        totals.retransmitted = totals.retransmitted.saturating_add(change.retransmitted);
+        totals.spurious = totals.spurious.saturating_add(change.spurious.into());
         for ((limit, cause), time) in Limit::ALL.into_iter().zip(verdict.causes).zip(times(change)) {
             if time > 0 {
                 let sum = self.limited.entry((limit, cause, path, algorithm)).or_default();
-                *sum += Duration::from_micros(time);
+                lengthen(sum, Duration::from_micros(time));
             }
         }
     }
+}
+
+/// Adds to a sum of times.
+pub(super) fn lengthen(sum: &mut Duration, time: Duration) {
+    *sum = sum.saturating_add(time);
 }
 
 /// Congestion control algorithms by number; 0 is none that is known.
@@ -107,7 +113,10 @@ impl Algorithms {
 
     /// The number of an algorithm.
     pub fn number(&mut self, name: Option<AlgorithmName>) -> u8 {
-        let Some(name) = name else { return 0 };
+        // A second series of that name would spoil the scrape.
+        let Some(name) = name.filter(|name| text(name) != UNKNOWN && !text(name).is_empty()) else {
+            return 0;
+        };
         let place = self.0.iter().position(|known| *known == name).or_else(|| {
             (self.0.len() < Self::MOST).then(|| {
                 self.0.push(name);
@@ -119,10 +128,63 @@ impl Algorithms {
 
     /// Names in the order of the numbers.
     pub fn names(&self) -> impl Iterator<Item = String> {
-        let known = self.0.iter().map(|name| {
-            let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            text.escape_ascii().to_string()
-        });
-        std::iter::once("unknown".to_owned()).chain(known)
+        let all = std::iter::once(UNKNOWN).chain(self.0.iter().map(text));
+        all.map(|name| name.escape_ascii().to_string())
+    }
+}
+
+/// What stands for no algorithm, and for those without a number of their own.
+const UNKNOWN: &[u8] = b"unknown";
+
+fn text(name: &AlgorithmName) -> &[u8] {
+    name.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &[u8]) -> AlgorithmName {
+        let mut name = AlgorithmName::default();
+        name[..text.len()].copy_from_slice(text);
+        name
+    }
+
+    #[test]
+    fn a_sum_that_is_full_stays_so() {
+        let most = Counters {
+            sent: u64::MAX,
+            received: u64::MAX,
+            retransmitted: u64::MAX,
+            spurious: u32::MAX,
+            busy: u64::MAX,
+            receive_window: u64::MAX,
+            send_buffer: 0,
+        };
+        let mut sums = Sums::new(3);
+        for _ in 0..3 {
+            sums.add(&most, Verdict::undecided(Limit::ReceiveWindow), 0, 0);
+        }
+        let totals = sums.totals[&(0, 0)];
+        assert_eq!((totals.sent, totals.retransmitted), (u64::MAX, u64::MAX));
+        assert_eq!(totals.busy, Duration::from_micros(u64::MAX) * 3);
+        let mut time = Duration::MAX;
+        lengthen(&mut time, Duration::from_secs(1));
+        assert_eq!(time, Duration::MAX);
+    }
+
+    #[test]
+    fn algorithms_have_one_name_each() {
+        let mut algorithms = Algorithms::default();
+        let numbers = [&b"unknown"[..], b"", b"cubic", b"un\xffknown", b"\xff\xff", b"cubic"];
+        let numbers = numbers.map(|text| algorithms.number(Some(name(text))));
+        assert_eq!(numbers, [0, 0, 1, 2, 3, 1]);
+        assert_eq!(algorithms.number(None), 0);
+        let names: Vec<_> = algorithms.names().collect();
+        assert_eq!(names, ["unknown", "cubic", "un\\xffknown", "\\xff\\xff"]);
+        for number in 0..100u8 {
+            algorithms.number(Some(name(&[number + 1])));
+        }
+        assert_eq!(algorithms.names().count(), 31);
     }
 }

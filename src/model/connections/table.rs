@@ -150,7 +150,10 @@ pub struct Known {
     pub before: Notes,
 }
 
-/// Entries at places that never move; a free one has cookie 0, which no socket has.
+/// The cookie of a free entry, which no socket has.
+pub const NONE: u64 = 0;
+
+/// Entries at places that never move.
 #[derive(Debug, Default)]
 struct Entries {
     chunks: Vec<Box<[Entry]>>,
@@ -158,10 +161,10 @@ struct Entries {
 }
 
 impl Entries {
-    /// The cookie at a place; 0 beyond the end.
+    /// The cookie at a place; that of a free one beyond the end.
     fn cookie(&self, place: u32) -> u64 {
         let chunk = self.chunks.get(place as usize / CHUNK);
-        chunk.map_or(0, |chunk| whole(chunk[place as usize % CHUNK].cookie))
+        chunk.map_or(NONE, |chunk| whole(chunk[place as usize % CHUNK].cookie))
     }
 
     /// The entry at a place that was given out.
@@ -226,11 +229,12 @@ impl Table {
         Some(Known { change: entry.change(now), before: entry.notes })
     }
 
-    /// Remembers a connection as it is now; false where there is no room.
+    /// Remembers a connection as it is now; false where there is no room, or it has no
+    /// cookie.
     pub fn put(&mut self, cookie: u64, now: &Counters, notes: Notes) -> bool {
         let place = match self.place(cookie) {
             Some(place) => place,
-            None if self.is_full() => return false,
+            None if cookie == NONE || self.is_full() => return false,
             None => self.insert(cookie),
         };
         *self.entries.at(place) = Entry::new(cookie, now, notes);
@@ -267,6 +271,9 @@ impl Table {
     }
 
     fn place(&mut self, cookie: u64) -> Option<u32> {
+        if cookie == NONE {
+            return None;
+        }
         let Self { index, entries, .. } = self;
         let place = if entries.cookie(self.next) == cookie {
             self.next
@@ -341,6 +348,17 @@ mod tests {
         assert!(table.put(3, &sent(3), pass(2)));
         table.retain(|_| false);
         assert!(table.count() == 0 && table.put(4, &sent(1), pass(1)));
+    }
+
+    #[test]
+    fn what_has_no_cookie_is_not_taken_for_a_free_entry() {
+        let mut table = Table::new(10);
+        for _ in 0..2 {
+            assert_eq!((table.get(NONE, &sent(1)), table.take(NONE, &sent(1))), (None, None));
+            assert!(!table.put(NONE, &sent(1), Notes::default()) && table.count() == 0);
+            assert!(table.put(u64::MAX, &sent(1), Notes::default()));
+            assert_eq!(table.take(u64::MAX, &sent(3)).map(|known| known.change), Some(sent(2)));
+        }
     }
 
     /// Many come and go in any order; a plain map says what must be known.

@@ -95,7 +95,8 @@ fn is_full(memory: &Memory) -> bool {
 /// Whether what was sent and not acknowledged is full segments.
 fn in_flight_is_full_size(connection: &Connection, info: &TcpInfo) -> bool {
     let bytes = connection.send_queue.saturating_sub(info.notsent_bytes.unwrap_or(0));
-    info.unacked > 0 && u64::from(bytes) * 10 >= u64::from(info.unacked) * u64::from(info.snd_mss) * 9
+    let full = u64::from(info.unacked) * u64::from(info.snd_mss);
+    info.unacked > 0 && u64::from(bytes) * 10 >= full.saturating_mul(9)
 }
 
 #[cfg(test)]

@@ -117,10 +117,11 @@ impl Witness {
         Some(entry.best).filter(|best| best.rate > 0.0)
     }
 
-    /// What the neighbourhood as a whole was sent in the pass before, over the best.
+    /// What the neighbourhood as a whole was sent in the pass before, over the best;
+    /// `None` in its first pass.
     pub fn use_before(&self, peer: IpAddr) -> Option<f64> {
         let entry = self.neighbourhoods.get(&neighbourhood(peer))?;
-        Some(entry.sum_before / entry.best.rate)
+        (entry.best.rate > 0.0).then(|| entry.sum_before / entry.best.rate)
     }
 
     /// The best rate of each neighbourhood, and its path.

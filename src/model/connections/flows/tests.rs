@@ -299,3 +299,24 @@ fn sums_are_by_path_and_algorithm() {
     assert_eq!(sent, [((0, 2), 10), ((2, 1), 20)]);
     assert_eq!(row.flows.algorithms().collect::<Vec<_>>(), ["unknown", "cubic", "bbr"]);
 }
+
+#[test]
+fn numbers_of_passes_go_over_their_end() {
+    let mut row = Row::new(Paths::default(), 10);
+    row.pass(0, &[flow(1, 0, 0), flow(2, 0, 0)]);
+    let passes = u64::from(u16::MAX) + 100;
+    for pass in 1..=passes {
+        row.pass(10 * pass, &[flow(1, 100 * pass, 0)]);
+    }
+    assert_eq!((row.total().sent, row.flows.followed()), (100 * passes, 1));
+}
+
+/// It would be new in every pass, and add up without end.
+#[test]
+fn what_has_no_cookie_is_not_followed() {
+    let mut row = Row::new(Paths::default(), 10);
+    for pass in 0..3 {
+        row.pass(10 * pass, &[flow(0, 1000, 1)]);
+    }
+    assert_eq!((row.total(), row.flows.followed()), (Totals::default(), 0));
+}

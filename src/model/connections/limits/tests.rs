@@ -205,3 +205,23 @@ fn a_note_keeps_the_limit_and_its_cause() {
         assert_eq!(cause as usize, place, "{cause:?}");
     }
 }
+
+#[test]
+fn figures_beyond_all_sense_break_nothing() {
+    let most = TcpInfo {
+        snd_mss: u32::MAX,
+        snd_cwnd: u32::MAX,
+        unacked: u32::MAX,
+        sacked: u32::MAX,
+        lost: u32::MAX,
+        retrans: u32::MAX,
+        min_rtt: Some(1),
+        rtt: Some(1),
+        ..info()
+    };
+    let change = Counters { sent: u64::MAX, busy: u64::MAX, ..Counters::default() };
+    let limits = TcpLimits { wmem_max: Some(1), core_wmem_max: Some(u64::MAX), ..limits() };
+    let case = Case::new(change).with_sndbuf(MIB, MIB);
+    let verdict = verdict(&case.connection, &most, &case.known, &limits, f64::MAX, Some(f64::MAX));
+    assert_eq!(verdict.causes[Limit::SendBuffer as usize], Cause::SndbufFixed);
+}
