@@ -100,14 +100,13 @@ fn a_program_that_does_not_read_is_told() {
 
 #[test]
 fn full_segments_that_vanish_are_told_from_a_peer_that_is_gone() {
-    let stalled = |direction: Direction, bytes: usize| {
+    let stalled = |direction: Direction, before: usize, bytes: usize, is_gone: bool| {
         let lab = Lab::new(direction, path())?;
         let exporter = lab.near.exporter(&FLAGS);
         let (mut client, mut server) = lab.connect();
-        // Small ones pass, at first.
-        client.write_all(b"small").unwrap();
-        server.read_exact(&mut [0; 5]).unwrap();
-        if bytes < 1000 {
+        client.write_all(&vec![0; before]).unwrap();
+        server.read_exact(&mut vec![0; before]).unwrap();
+        if is_gone {
             lab.far.run("nft add table ip t && nft 'add chain ip t c { type filter hook input priority 0; policy drop; }'");
         }
         client.write_all(&vec![0; bytes]).unwrap();
@@ -115,11 +114,13 @@ fn full_segments_that_vanish_are_told_from_a_peer_that_is_gone() {
         let found = scrape_after_a_pass(&exporter);
         let size = |name: &str| sum(&found, "nettune_tcp_stalled_connections", &[("segments", name)]);
         assert_eq!(of(&found, "nettune_tcp_backoff_connections"), 1.0);
-        Some((size("full_size"), size("small")))
+        Some(["full_size", "delivered_before", "small"].map(size))
     };
+    // Small ones pass.
     let black_hole = Direction { size_limit: 1400, ..path() };
-    assert!([None, Some((1.0, 0.0))].contains(&stalled(black_hole, 20_000)));
-    assert!([None, Some((0.0, 1.0))].contains(&stalled(path(), 100)));
+    assert!([None, Some([1.0, 0.0, 0.0])].contains(&stalled(black_hole, 5, 20_000, false)));
+    assert!([None, Some([0.0, 1.0, 0.0])].contains(&stalled(path(), 100_000, 20_000, true)));
+    assert!([None, Some([0.0, 0.0, 1.0])].contains(&stalled(path(), 5, 100, true)));
 }
 
 #[test]

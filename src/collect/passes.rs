@@ -195,9 +195,9 @@ impl Passes {
                 if connection.state == State::TimeWait {
                     return;
                 }
-                flows.observe(connection);
-                let nearby = || flows.mss_nearby(connection.peer_address.to_canonical());
-                pass.observe(connection, &listening, &limits, nearby, weight);
+                let had_full_mss = flows.observe(connection);
+                let nearby = || flows.mss_nearby(connection);
+                pass.observe(connection, &listening, &limits, had_full_mss, nearby, weight);
             })?;
         }
         let waiting = self.waiters.observe(started, &pass, filter.as_ref());

@@ -21,7 +21,7 @@ const AT_MAXIMUM: Metric = gauge(
 const STALLED: Metric = gauge(
     "nettune_tcp_stalled_connections",
     &["segments"],
-    "Established connections with two retransmission timeouts in a row or more, by whether all that is in flight is full segments.",
+    "Established connections with two retransmission timeouts in a row or more, by what is in flight: full_size segments, of which none was ever delivered, as where a path swallows them; delivered_before, full ones as they were delivered earlier; or small ones.",
 );
 const PASSES: Metric = counter(
     "nettune_sockets_passes_total",
@@ -77,7 +77,7 @@ const PEER_GONE: Metric = gauge(
 const SMALL_MSS: Metric = gauge(
     "nettune_tcp_small_mss_connections",
     &[],
-    "Established connections that send segments of less than half of what the path is believed to carry, though the window of the peer allows for more (tcpi_snd_mss, tcpi_pmtu, tcpi_snd_wnd; since 5.4).",
+    "Established connections whose segments have become less than half of what the path is believed to carry and of what they were seen to be, though the window of the peer allows for more (tcpi_snd_mss, tcpi_pmtu, tcpi_snd_wnd; since 5.4). One that was small when it was first seen is not among them: its peer may want that.",
 );
 const SMALLER_MSS: Metric = gauge(
     "nettune_tcp_smaller_mss_than_peers_connections",
@@ -124,7 +124,11 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         let buffers =
             [("send", troubles.send_buffer_at_maximum), ("receive", troubles.receive_buffer_at_maximum)];
         out.family(&AT_MAXIMUM, buffers.map(|(buffer, count)| ([buffer.into()], count)))?;
-        let segments = [("full_size", troubles.stalled_full_size), ("small", troubles.stalled_small)];
+        let segments = [
+            ("full_size", troubles.stalled_full_size),
+            ("delivered_before", troubles.stalled_delivered_before),
+            ("small", troubles.stalled_small),
+        ];
         out.family(&STALLED, segments.map(|(size, count)| ([size.into()], count)))?;
         for (metric, figure) in TROUBLES {
             out.single(metric, Some(figure(troubles)))?;

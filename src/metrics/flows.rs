@@ -33,7 +33,7 @@ const SPURIOUS: Metric = counter(
 const LIMITED: Metric = counter(
     "nettune_tcp_limited_seconds_total",
     &["limit", "cause", "path", "congestion"],
-    "Busy time by what limited each connection, and why, decided connection by connection (tcpi_rwnd_limited, tcpi_sndbuf_limited, the rest of tcpi_busy_time); of one that closed between passes the cause last seen, else unknown.",
+    "Busy time by what limited each connection, and why, decided connection by connection (tcpi_rwnd_limited, tcpi_sndbuf_limited, the rest of tcpi_busy_time); of one that closed the cause last seen, else unknown, which congestion is too for one that came and went between two passes.",
 );
 const RECEIVING: Metric = counter(
     "nettune_tcp_receiving_seconds_total",
@@ -48,7 +48,7 @@ const RECEIVE_LIMITED: Metric = counter(
 const BELOW_WITNESS: Metric = counter(
     "nettune_tcp_below_witness_seconds_total",
     &["limit", "path"],
-    "Busy time of connections that ran at a quarter or less of the rate witnessed to the same peers, with no standing queue and, where the network limits, no path in use by others.",
+    "Busy time of connections that ran at a quarter or less of the rate witnessed to the same peers, in two passes in a row, with no standing queue and, where the network limits, no path in use by others.",
 );
 const IDLE_RESTARTS: Metric = counter(
     "nettune_tcp_idle_restarts_total",
@@ -58,7 +58,7 @@ const IDLE_RESTARTS: Metric = counter(
 const RATIO: Metric = histogram(
     "nettune_tcp_cwnd_bdp_ratio",
     &["basis", "limit", "path"],
-    "Congestion window over the bandwidth-delay product, of each connection that was busy for a fifth of the time and not limited by its application, once a pass. delivered: by its own rate, at least 1, more with a standing queue; bbr: by what BBR believes, about 2 is normal; witnessed and declared: by what the path is known to carry, below 1 where the window is too small for it.",
+    "Congestion window over the bandwidth-delay product, of each connection that was busy for a fifth of the time and not limited by its application, once a pass. delivered, only where the network limits: by its own rate, about 1, more with a standing queue; bbr: by what BBR believes, about 2 is normal; witnessed and declared: by what the path is known to carry, below 1 where the congestion window is too small for it.",
 );
 const RTT: Metric = histogram(
     "nettune_tcp_rtt_seconds",
@@ -73,7 +73,7 @@ const MIN_RTT: Metric = histogram(
 const DELIVERY_RATE: Metric = histogram(
     "nettune_tcp_delivery_rate_bytes",
     &["path"],
-    "Payload that busy connections delivered, bytes a second, once a pass (tcpi_delivery_rate).",
+    "Payload that connections delivered, bytes a second of their busy time, of those that were busy for a fifth of the time and not limited by their application, once a pass (tcpi_bytes_sent, tcpi_bytes_retrans, tcpi_unacked, tcpi_busy_time).",
 );
 const PATH: Metric = info(
     "nettune_path_info",

@@ -14,6 +14,9 @@ pub struct TcpLimits {
     pub core_wmem_max: Option<u64>,
     /// `net.core.rmem_max`, likewise.
     pub core_rmem_max: Option<u64>,
+    /// `net.ipv4.tcp_slow_start_after_idle`: whether the kernel resets the congestion
+    /// window of a connection that was idle.
+    pub slow_start_after_idle: Option<u64>,
     /// First number of `net.ipv4.tcp_mem`, pages: above it send buffers grow no more
     /// (net/ipv4/tcp_input.c:tcp_should_expand_sndbuf).
     pub mem_low: Option<u64>,
@@ -42,6 +45,7 @@ pub fn read(kernel: &mut Kernel) -> TcpLimits {
         rmem_max: rmem.map(|[_, _, most]| most),
         core_wmem_max: single(kernel, "net/core/wmem_max"),
         core_rmem_max: single(kernel, "net/core/rmem_max"),
+        slow_start_after_idle: single(kernel, "net/ipv4/tcp_slow_start_after_idle"),
         mem_low: mem.map(|[low, _, _]| low),
         mem: used.filter(|_| countable),
     }

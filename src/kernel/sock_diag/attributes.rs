@@ -41,8 +41,8 @@ pub struct TcpInfo {
     /// Smoothed round trip time in microseconds, `tcpi_rtt`; `None` before the
     /// first measurement.
     pub rtt: Option<u32>,
-    /// End of slow start, segments, `tcpi_snd_ssthresh`.
-    pub snd_ssthresh: u32,
+    /// Its mean deviation, microseconds, `tcpi_rttvar`.
+    pub rttvar: u32,
     /// Congestion window, segments, `tcpi_snd_cwnd`.
     pub snd_cwnd: u32,
     /// Round trip time as the receiving side measures it, microseconds,
@@ -69,6 +69,8 @@ pub struct TcpInfo {
     pub rwnd_limited: Option<u64>,
     /// Microseconds of those waiting for send buffer, `tcpi_sndbuf_limited` (4.10).
     pub sndbuf_limited: Option<u64>,
+    /// Segments that arrived, as far as acknowledgements tell, `tcpi_delivered` (4.18).
+    pub delivered: Option<u32>,
     /// Payload sent, retransmissions as well, `tcpi_bytes_sent` (4.19).
     pub bytes_sent: Option<u64>,
     /// Payload sent again, `tcpi_bytes_retrans` (4.19).
@@ -108,7 +110,7 @@ impl TcpInfo {
             pmtu: early(60),
             rcv_ssthresh: early(64),
             rtt: known(early(68)),
-            snd_ssthresh: early(76),
+            rttvar: early(72),
             snd_cwnd: early(80),
             rcv_rtt: known(early(92)),
             total_retrans: early(100),
@@ -120,6 +122,7 @@ impl TcpInfo {
             busy_time: u64_at(bytes, 168),
             rwnd_limited: u64_at(bytes, 176),
             sndbuf_limited: u64_at(bytes, 184),
+            delivered: u32_at(bytes, 192),
             bytes_sent: u64_at(bytes, 200),
             bytes_retrans: u64_at(bytes, 208),
             dsack_dups: u32_at(bytes, 216),

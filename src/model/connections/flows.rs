@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::limits::{Cause, Limit, Verdict, binding, is_evidence, verdict};
+use super::limits::{Cause, Ground, Limit, Verdict, binding, is_lossy, verdict, window};
 use super::paths::{PathId, Paths};
 use super::ratios::{self, Basis};
-use super::receiving::{is_unread, mostly_receives, receive_cause};
+use super::receiving::{ReceiveCause, Sight, does_not_read, is_unread, mostly_receives, receive_cause};
 use super::sums::{Algorithms, Sums, lengthen};
 use super::table::{Counters, Known, NONE, Notes, Table, folded, octave};
-use super::witness::Witness;
+use super::witness::{Place, Seen, Shown, Witness};
 use crate::kernel::sock_diag::TcpInfo;
 use crate::read::closes::Closed;
 use crate::read::connections::Connection;
@@ -20,13 +20,15 @@ use crate::read::tcp_limits::TcpLimits;
 
 /// The rate of a connection is far below that of its path at a quarter.
 const FAR_BELOW: f64 = 0.25;
-/// A path of which this much is in use is shared, not slow.
-const IN_USE: f64 = 0.75;
 
 /// Of the notes: nothing was in flight, and had not been for a timeout.
 const IDLE: u8 = 1;
 /// Half of the receive buffer waited to be read.
 const UNREAD: u8 = 2;
+/// Full segments were at least half of what the path is believed to carry, once.
+const FULL_MSS: u8 = 4;
+/// It was far slower than its path was seen to be.
+const SLOW: u8 = 8;
 
 /// Follows connections from pass to pass.
 #[derive(Debug)]
@@ -38,8 +40,12 @@ pub struct Flows {
     /// Numbers of the last passes and when they began.
     passes: VecDeque<(u16, Instant)>,
     turn: Turn,
+    /// Of this pass.
+    slow: Vec<Slow>,
     /// Everything was seen once: what is not known is new.
     complete: bool,
+    /// In this round not everything found room.
+    is_short_of_room: bool,
     /// First pass of this round and of the one before.
     rounds: [u16; 2],
     sums: Sums,
@@ -70,7 +76,9 @@ impl Flows {
             witness: Witness::new(now),
             passes: VecDeque::with_capacity(KEPT),
             turn,
+            slow: Vec::new(),
             complete: false,
+            is_short_of_room: false,
             rounds: [0; 2],
             sums,
         }
@@ -101,9 +109,10 @@ impl Flows {
         self.table.count()
     }
 
-    /// The largest segments seen to peers nearby.
-    pub fn mss_nearby(&self, peer: IpAddr) -> Option<u32> {
-        self.witness.of(peer).map(|seen| seen.mss)
+    /// The largest segments seen to peers near that of a connection.
+    pub fn mss_nearby(&self, connection: &Connection) -> Option<u32> {
+        let info = connection.attributes.info.as_ref()?;
+        self.way(connection.peer_address, info).seen.map(|seen| seen.mss)
     }
 
     /// Begins a pass.
@@ -119,10 +128,19 @@ impl Flows {
     /// Ends a pass; `round` tells that everything has had its turn now.
     pub fn finish(&mut self, now: Instant, round: bool) {
         self.witness.close(now);
+        for Slow { limit, way, rate, busy } in self.slow.drain(..) {
+            // Where the network limits, others may have what it lacks.
+            let is_free = limit != Limit::Network || self.witness.has_room(&way.place);
+            let best = self.witness.of(&way.place).map_or(0.0, |seen| seen.rate);
+            if is_free && rate <= FAR_BELOW * best {
+                lengthen(self.sums.below_witness.entry((limit, way.path)).or_default(), busy);
+            }
+        }
         if !round {
             return;
         }
-        self.complete = true;
+        // What found no room in the first round is older than that.
+        self.complete |= !std::mem::take(&mut self.is_short_of_room);
         // What closed while nobody was told goes after a second round without it: a walk
         // beside connections that come and go may miss one that is alive.
         let [first, before] = self.rounds;
@@ -142,18 +160,20 @@ impl Flows {
     }
 
     /// Takes in a connection of this pass. One without a cookie would be new each time.
-    pub fn observe(&mut self, connection: &Connection) {
+    /// True where its full segments were seen to be what its path carries.
+    pub fn observe(&mut self, connection: &Connection) -> bool {
         let info = connection.attributes.info.as_ref().filter(|_| connection.cookie != NONE);
-        let Some(info) = info else { return };
+        let Some(info) = info else { return false };
         let now = Counters::of(info);
         let number = self.number();
         let (known, elapsed) = match self.table.get(connection.cookie, &now) {
             // A walk may give one twice.
-            Some(known) if known.before.pass == number => return,
+            Some(known) if known.before.pass == number => return known.before.flags & FULL_MSS != 0,
             Some(known) => (known, self.since(known.before.pass)),
             None if self.table.is_full() => {
                 self.sums.not_followed += self.turn.weight;
-                return;
+                self.is_short_of_room = true;
+                return false;
             }
             // What was busy for longer was missed, and is not new.
             None if self.complete && Duration::from_micros(now.busy) < longest(self.turn.since) => {
@@ -170,19 +190,21 @@ impl Flows {
             window: octave(info.snd_wnd.unwrap_or(0)),
             algorithm: self.algorithms.number(connection.attributes.algorithm),
             verdict: known.before.verdict,
-            flags: flags(connection, info),
+            flags: flags(connection, info) | known.before.flags & FULL_MSS,
         };
         if known.change != Counters::default() || notes.flags & known.before.flags & UNREAD != 0 {
-            let peer = connection.peer_address.to_canonical();
-            let path = self.paths.of(peer, info.min_rtt.or(info.rtt)).unwrap_or_default();
+            let way = self.way(connection.peer_address, info);
             if known.change.sent > 0 || known.change.busy > 0 {
-                notes.verdict = self.sent(connection, info, &known, &notes, elapsed, (peer, path));
+                let (verdict, is_slow) = self.sent(connection, info, &known, &notes, elapsed, &way);
+                notes.verdict = verdict;
+                notes.flags |= u8::from(is_slow) * SLOW;
             }
             if let Some(elapsed) = elapsed {
-                self.received(connection, info, &known, elapsed, path);
+                self.received(connection, info, &known, elapsed, &way);
             }
         }
         self.table.put(connection.cookie, &now, notes);
+        known.before.flags & FULL_MSS != 0
     }
 
     /// Takes in round trip times. What did not send and hear from its peer since its
@@ -197,7 +219,8 @@ impl Flows {
         self.sums.time(path, rtt, least, self.turn.weight);
     }
 
-    /// Takes in what a connection sent; what limited it comes back as a note.
+    /// Takes in what a connection sent; what limited it comes back as a note, and whether
+    /// it was far slower than its path.
     fn sent(
         &mut self,
         connection: &Connection,
@@ -205,52 +228,70 @@ impl Flows {
         known: &Known,
         notes: &Notes,
         elapsed: Option<Duration>,
-        (peer, path): (IpAddr, PathId),
-    ) -> u8 {
+        way: &Way,
+    ) -> (u8, bool) {
         let change = &known.change;
-        let delivered = change.sent.saturating_sub(change.retransmitted) as f64;
-        let seen = self.witness.of(peer);
-        let declared = self.paths.declared(path).map(|path| path.bandwidth as f64 * path.rtt.as_secs_f64());
-        let witnessed = seen.map(|seen| seen.bdp());
-        let rate = elapsed.map_or(0.0, |elapsed| delivered / elapsed.as_secs_f64().max(1e-3));
-        let verdict = verdict(connection, info, known, &self.turn.limits, rate, declared.or(witnessed));
-        self.sums.add(change, verdict, path, notes.algorithm);
-        if let (Some(_), Some(least)) = (elapsed, info.min_rtt) {
-            self.witness.observe((peer, path), rate, least, info.snd_mss);
+        let delivered = delivered(change, info);
+        let busy = Duration::from_micros(change.busy);
+        let rate = delivered / busy.as_secs_f64().max(1e-3);
+        let declared = self.paths.declared(way.path);
+        let declared_bdp = declared.map(|path| path.bandwidth as f64 * path.rtt.as_secs_f64());
+        let witnessed_bdp = way.seen.filter(|seen| seen.rate > 0.0).map(|seen| seen.bdp());
+        let ground = Ground {
+            limits: self.turn.limits,
+            least_rtt: way.least_rtt,
+            rate,
+            bdp: declared_bdp.or(witnessed_bdp),
+            is_crowded: way.seen.is_some_and(|seen| match declared {
+                Some(path) => seen.last_sum >= 0.7 * path.bandwidth as f64,
+                None => seen.last_lossy > 1 && seen.last_sum > 0.5 * seen.rate,
+            }),
+        };
+        let verdict = verdict(connection, info, known, &ground);
+        self.sums.add(change, verdict, way.path, notes.algorithm);
+        if let (Some(elapsed), Some(rtt)) = (elapsed, info.min_rtt) {
+            let rate = delivered / elapsed.as_secs_f64().max(1e-3);
+            let lossy = is_lossy(change, info);
+            self.witness.observe(way.place, &Shown { rate, rtt, mss: info.snd_mss, lossy });
         }
-        if is_idle_restart(connection, info, known, notes) {
-            *self.sums.idle_restarts.entry(path).or_default() += 1;
+        if self.turn.limits.slow_start_after_idle != Some(0)
+            && is_idle_restart(connection, info, known, notes)
+        {
+            *self.sums.idle_restarts.entry(way.path).or_default() += 1;
         }
-        let by_application = verdict.limit == Limit::Network && info.app_limited;
-        if !is_evidence(change, info) || by_application {
-            return verdict.note();
+        let uses_window = verdict.limit != Limit::Network || ground.uses_window(connection, info);
+        if !ground.is_evidence(change, info) || !uses_window {
+            return (verdict.note(), false);
         }
-        let busy_rate = delivered / (change.busy as f64 / 1e6);
-        let shared = verdict.limit == Limit::Network && self.witness.use_before(peer).unwrap_or(1.0) > IN_USE;
-        let queued = verdict.causes[verdict.limit as usize] == Cause::StandingQueue;
-        if !shared && !queued && seen.is_some_and(|seen| busy_rate <= FAR_BELOW * seen.rate) {
-            let sum = self.sums.below_witness.entry((verdict.limit, path)).or_default();
-            lengthen(sum, Duration::from_micros(change.busy));
+        let is_queued = verdict.causes[verdict.limit as usize] == Cause::StandingQueue;
+        let is_slow = !is_queued && way.seen.is_some_and(|seen| rate <= FAR_BELOW * seen.rate);
+        if is_slow && known.before.flags & SLOW != 0 {
+            self.slow.push(Slow { limit: verdict.limit, way: *way, rate, busy });
         }
-        let busy = elapsed.is_some_and(|elapsed| change.busy as f64 / 1e6 >= 0.2 * elapsed.as_secs_f64());
-        if busy && let Some(least) = info.min_rtt.filter(|least| *least >= NEAREST) {
-            let window = f64::from(info.snd_cwnd) * f64::from(info.snd_mss);
-            let seconds = f64::from(least) / 1e6;
-            let own = info.delivery_rate.map(|rate| rate as f64 * seconds);
-            let bbr =
-                connection.attributes.bbr.map(|bbr| bbr.bandwidth as f64 * f64::from(bbr.min_rtt) / 1e6);
+        if elapsed.is_some_and(|elapsed| busy.as_secs_f64() >= 0.2 * elapsed.as_secs_f64()) {
+            let product = |rate: f64, rtt: u32| rate * f64::from(rtt) / 1e6;
+            let bbr = connection.attributes.bbr.map(|bbr| product(bbr.bandwidth as f64, bbr.min_rtt));
+            // A window that does not limit is no sign of a queue.
+            let own = info.min_rtt.filter(|_| verdict.limit == Limit::Network).map(|rtt| product(rate, rtt));
             let products = [
                 (Basis::Delivered, own),
                 (Basis::Bbr, bbr),
-                (Basis::Witnessed, witnessed),
-                (Basis::Declared, declared),
+                (Basis::Witnessed, witnessed_bdp),
+                (Basis::Declared, declared_bdp),
             ];
-            ratios::observe(&mut self.sums.ratios, window, products, (verdict.limit, path), self.turn.weight);
-            if let Some(rate) = info.delivery_rate {
-                self.sums.rate(path, rate, self.turn.weight);
+            let weight = self.turn.weight;
+            if info.min_rtt.is_some_and(|rtt| rtt >= NEAREST) {
+                ratios::observe(
+                    &mut self.sums.ratios,
+                    window(info),
+                    products,
+                    (verdict.limit, way.path),
+                    weight,
+                );
             }
+            self.sums.rate(way.path, rate, weight);
         }
-        verdict.note()
+        (verdict.note(), is_slow)
     }
 
     /// Takes in what a connection received.
@@ -260,18 +301,36 @@ impl Flows {
         info: &TcpInfo,
         known: &Known,
         elapsed: Duration,
-        path: PathId,
+        way: &Way,
     ) {
-        let was_unread = known.before.flags & UNREAD != 0;
-        let is_unread = flags(connection, info) & UNREAD != 0;
-        if !(mostly_receives(known, info) || was_unread && is_unread) {
+        let is_left = does_not_read(connection, known, known.before.flags & UNREAD != 0);
+        if !mostly_receives(known, info) && !is_left {
             return;
         }
-        lengthen(self.sums.receiving.entry(path).or_default(), elapsed);
-        let rate = known.change.received as f64 / elapsed.as_secs_f64().max(1e-3);
-        if let Some(cause) = receive_cause(connection, info, known, &self.turn.limits, rate, was_unread) {
-            lengthen(self.sums.receive_limited.entry((cause, path)).or_default(), elapsed);
+        lengthen(self.sums.receiving.entry(way.path).or_default(), elapsed);
+        let sight = Sight {
+            limits: self.turn.limits,
+            least_rtt: way.least_rtt,
+            rate: known.change.received as f64 / elapsed.as_secs_f64().max(1e-3),
+            declared: self.paths.declared(way.path).map(|path| path.bandwidth),
+        };
+        let cause =
+            if is_left { Some(ReceiveCause::Unread) } else { receive_cause(connection, info, known, &sight) };
+        if let Some(cause) = cause {
+            lengthen(self.sums.receive_limited.entry((cause, way.path)).or_default(), elapsed);
         }
+    }
+
+    /// The way to a peer, whose connection had this least round trip time.
+    fn way(&self, peer: IpAddr, info: &TcpInfo) -> Way {
+        let peer = peer.to_canonical();
+        let own = info.min_rtt.or(info.rtt);
+        let path = self.paths.of(peer, own).unwrap_or_default();
+        let place = Place::of(peer, path, own);
+        let seen = self.witness.of(&place);
+        let declared = self.paths.declared(path).and_then(|path| u32::try_from(path.rtt.as_micros()).ok());
+        let times = [own, seen.map(|seen| seen.rtt), declared];
+        Way { path, place, seen, least_rtt: times.into_iter().flatten().min() }
     }
 
     /// Takes in a connection that closed: what it did since it was last seen, or all it
@@ -287,13 +346,46 @@ impl Flows {
         if known.change.busy == 0 && known.change.sent == 0 {
             return;
         }
-        let path = self.paths.of(closed.peer_address.to_canonical(), info.min_rtt.or(info.rtt));
+        let way = self.way(closed.peer_address, info);
         let limit = binding(&known.change);
-        // No sizes of buffers come with the notification.
+        // No sizes of buffers come with the notification. One that got no answer waited
+        // for that.
         let before = Verdict::from_note(known.before.verdict);
-        let verdict = if before.limit == limit { before } else { Verdict::undecided(limit) };
-        self.sums.add(&known.change, verdict, path.unwrap_or_default(), known.before.algorithm);
+        let goes_on = before.limit == limit && info.backoff == 0;
+        let verdict = if goes_on { before } else { Verdict::undecided(limit) };
+        self.sums.add(&known.change, verdict, way.path, known.before.algorithm);
+        if let Some(rtt) = info.min_rtt {
+            let rate = delivered(&known.change, info) / self.turn.since.as_secs_f64().max(1e-3);
+            let lossy = is_lossy(&known.change, info);
+            self.witness.observe(way.place, &Shown { rate, rtt, mss: info.snd_mss, lossy });
+        }
     }
+}
+
+/// The way to a peer.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    path: PathId,
+    place: Place,
+    seen: Option<Seen>,
+    /// Microseconds: that of the connection, of others to the same place, or declared.
+    least_rtt: Option<u32>,
+}
+
+/// A connection that was far slower than its path in two passes.
+#[derive(Debug, Clone, Copy)]
+struct Slow {
+    limit: Limit,
+    way: Way,
+    /// Bytes a second.
+    rate: f64,
+    busy: Duration,
+}
+
+/// Bytes that arrived, at least: what is on its way now may all have been sent since.
+fn delivered(change: &Counters, info: &TcpInfo) -> f64 {
+    let on_the_way = u64::from(info.unacked) * u64::from(info.snd_mss);
+    change.sent.saturating_sub(change.retransmitted).saturating_sub(on_the_way) as f64
 }
 
 /// Passes of which the time is remembered: two rounds of the most slices, and some.
@@ -308,7 +400,8 @@ fn longest(elapsed: Duration) -> Duration {
 fn flags(connection: &Connection, info: &TcpInfo) -> u8 {
     let idle = info.unacked == 0 && u64::from(info.last_data_sent) * 1000 > u64::from(info.rto);
     let unread = connection.attributes.memory.is_some_and(|memory| is_unread(connection, &memory));
-    u8::from(idle) * IDLE + u8::from(unread) * UNREAD
+    let full_mss = info.snd_mss >= info.pmtu / 2;
+    u8::from(idle) * IDLE + u8::from(unread) * UNREAD + u8::from(full_mss) * FULL_MSS
 }
 
 /// Whether the kernel reset the congestion window because the connection was idle

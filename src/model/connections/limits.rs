@@ -148,60 +148,78 @@ pub fn binding(change: &Counters) -> Limit {
     }
 }
 
-/// Whether it was busy for long enough to tell more than the limit: a second and twenty
-/// round trips of an empty path. A queue that stands must not put off what shows it.
-fn is_busy(change: &Counters, info: &TcpInfo) -> bool {
-    let rtt = info.min_rtt.or(info.rtt).unwrap_or(u32::MAX);
-    change.busy >= (20 * u64::from(rtt)).max(1_000_000)
+/// What is known besides what a connection says of itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ground {
+    /// Bounds of buffers.
+    pub limits: TcpLimits,
+    /// Least round trip time of the path, microseconds: the connection's own may have
+    /// been measured behind a queue.
+    pub least_rtt: Option<u32>,
+    /// What it delivered, bytes a second of its busy time, at least.
+    pub rate: f64,
+    /// Bytes in flight that would fill the path, where that is known.
+    pub bdp: Option<f64>,
+    /// All connections to the peer's neighbourhood together may fill the path.
+    pub is_crowded: bool,
 }
 
-/// Whether enough was seen besides: twenty full segments.
-pub fn is_evidence(change: &Counters, info: &TcpInfo) -> bool {
-    is_busy(change, info) && change.sent >= 20 * u64::from(info.snd_mss)
+impl Ground {
+    /// Whether it was busy for long enough to tell more than the limit: a second and
+    /// twenty round trips of an empty path. A queue that stands must not put off what
+    /// shows it.
+    fn is_long(&self, change: &Counters) -> bool {
+        change.busy >= (20 * u64::from(self.least_rtt.unwrap_or(u32::MAX))).max(1_000_000)
+    }
+
+    /// Whether enough was seen besides: twenty full segments.
+    pub fn is_evidence(&self, change: &Counters, info: &TcpInfo) -> bool {
+        self.is_long(change) && change.sent >= 20 * u64::from(info.snd_mss)
+    }
+
+    /// Whether the round trip time is so many times the least one, or more.
+    fn is_inflated(&self, info: &TcpInfo, factor: f64) -> bool {
+        let times = info.rtt.zip(self.least_rtt);
+        times.is_some_and(|(rtt, least)| f64::from(rtt) >= factor * f64::from(least))
+    }
+
+    /// Whether the congestion window is in use: of what a program sends at its own pace
+    /// little is on the way at a time. The kernel's own mark (`app_limited`) stays where
+    /// it was while a program that was fast is slow. BBR's window is twice what it uses.
+    pub fn uses_window(&self, connection: &Connection, info: &TcpInfo) -> bool {
+        let share = if connection.attributes.bbr.is_some() { 0.3 } else { 0.5 };
+        let on_the_way = self.rate * f64::from(info.rtt.unwrap_or(0)) / 1e6;
+        !info.app_limited && on_the_way >= share * window(info)
+    }
 }
 
-/// The round trip time is half as much again as the least one.
-pub fn has_standing_queue(info: &TcpInfo) -> bool {
-    is_inflated(info, 1.5)
+/// Congestion window, bytes.
+pub fn window(info: &TcpInfo) -> f64 {
+    f64::from(info.snd_cwnd) * f64::from(info.snd_mss)
 }
 
-fn is_inflated(info: &TcpInfo, factor: f64) -> bool {
-    matches!((info.rtt, info.min_rtt), (Some(rtt), Some(least)) if f64::from(rtt) >= factor * f64::from(least))
-}
-
-/// Bytes in flight that would fill the path, where that is known.
-pub type Bdp = Option<f64>;
-
-/// What limited a connection since it was last seen. `rate` is what it sent, bytes a
-/// second of the time; `bdp` what the path is known to hold.
-pub fn verdict(
-    connection: &Connection,
-    info: &TcpInfo,
-    known: &Known,
-    limits: &TcpLimits,
-    rate: f64,
-    bdp: Bdp,
-) -> Verdict {
+/// What limited a connection since it was last seen.
+pub fn verdict(connection: &Connection, info: &TcpInfo, known: &Known, ground: &Ground) -> Verdict {
     let change = &known.change;
     let limit = binding(change);
-    if limit == Limit::ReceiveWindow && is_busy(change, info) && is_shut(connection, info) {
+    if limit == Limit::ReceiveWindow && ground.is_long(change) && is_shut(connection, info) {
         // Nothing is sent, and no round trip time measured.
         return Verdict { limit, causes: [Cause::PeerClosed, Cause::Unknown, Cause::Unknown] };
     }
-    if !is_evidence(change, info) {
-        // What was seen before is the best guess.
+    if !ground.is_evidence(change, info) {
+        // What was seen before is the best guess, but for one that gets no answer.
         let before = Verdict::from_note(known.before.verdict);
-        return if before.limit == limit { before } else { Verdict::undecided(limit) };
+        let goes_on = before.limit == limit && change.sent > 0 && info.backoff == 0;
+        return if goes_on { before } else { Verdict::undecided(limit) };
     }
-    if has_standing_queue(info) {
-        return Verdict { limit, causes: [Cause::StandingQueue; 3] };
+    let network = network_cause(connection, info, change, ground);
+    if ground.is_inflated(info, 1.5) {
+        return Verdict { limit, causes: [Cause::StandingQueue, Cause::StandingQueue, network] };
     }
     let memory = connection.attributes.memory;
-    let send_buffer =
-        memory.map_or(Cause::Unknown, |memory| send_buffer_cause(info, &memory, &known.before, limits));
-    let causes =
-        [receive_window_cause(info, &known.before, rate), send_buffer, network_cause(change, info, bdp)];
-    Verdict { limit, causes }
+    let send_buffer = memory
+        .map_or(Cause::Unknown, |memory| send_buffer_cause(info, &memory, &known.before, &ground.limits));
+    Verdict { limit, causes: [receive_window_cause(info, &known.before, ground.rate), send_buffer, network] }
 }
 
 fn send_buffer_cause(info: &TcpInfo, memory: &Memory, before: &Notes, limits: &TcpLimits) -> Cause {
@@ -243,6 +261,9 @@ fn receive_window_cause(info: &TcpInfo, before: &Notes, rate: f64) -> Cause {
         Cause::PeerClosed
     } else if info.options & TcpInfo::WSCALE == 0 && window <= u32::from(u16::MAX) {
         Cause::NoScaling
+    } else if before.window == 0 {
+        // Seen for the first time.
+        Cause::Unknown
     } else if octave(window) > before.window.saturating_add(2) {
         Cause::Growing
     } else {
@@ -253,22 +274,47 @@ fn receive_window_cause(info: &TcpInfo, before: &Notes, rate: f64) -> Cause {
 /// A thousandth of what was sent.
 const LOSS: f64 = 0.001;
 
-fn network_cause(change: &Counters, info: &TcpInfo, bdp: Bdp) -> Cause {
+/// Whether data was lost: sent again for another reason than that the first was late.
+pub fn is_lossy(change: &Counters, info: &TcpInfo) -> bool {
     let spurious = u64::from(change.spurious) * u64::from(info.snd_mss);
-    let lost = change.retransmitted.saturating_sub(spurious) as f64;
-    let window = f64::from(info.snd_cwnd) * f64::from(info.snd_mss);
-    let is_lossy = lost >= LOSS * change.sent as f64;
-    if is_lossy {
-        // Between the two marks a queue may be the reason for the loss, or not.
-        let fills_path = bdp.is_some_and(|bdp| window >= 0.9 * bdp);
-        return if is_inflated(info, 1.25) || fills_path { Cause::Unknown } else { Cause::PathLoss };
+    was_sent_again(change, change.retransmitted.saturating_sub(spurious))
+}
+
+fn was_sent_again(change: &Counters, bytes: u64) -> bool {
+    bytes > 0 && bytes as f64 >= LOSS * change.sent as f64
+}
+
+fn network_cause(connection: &Connection, info: &TcpInfo, change: &Counters, ground: &Ground) -> Cause {
+    if !ground.uses_window(connection, info) {
+        return Cause::Unknown;
+    }
+    if ground.is_inflated(info, 1.5) && adds_delay(info, ground) {
+        return Cause::StandingQueue;
+    }
+    if is_lossy(change, info) {
+        // With a queue that is short, or full at times only, others or this one may be
+        // the reason for the loss.
+        let fills_path = ground.bdp.is_some_and(|bdp| window(info) >= 0.9 * bdp);
+        let is_decided = !ground.is_inflated(info, 1.25) && !fills_path && !ground.is_crowded;
+        return if is_decided { Cause::PathLoss } else { Cause::Unknown };
     }
     let in_flight =
         info.unacked.saturating_add(info.retrans).saturating_sub(info.sacked.saturating_add(info.lost));
     // A burst of segmentation offload is held back until all of it fits.
     let burst = 65_536 / info.snd_mss.max(1);
     let is_full = in_flight.saturating_add(burst) >= info.snd_cwnd;
-    if is_full && info.notsent_bytes.is_some_and(|bytes| bytes > 0) { Cause::Growing } else { Cause::Unknown }
+    let waits = info.notsent_bytes.is_some_and(|bytes| bytes > 0);
+    // Late packets make the window smaller as lost ones do.
+    let is_growing = is_full && waits && !was_sent_again(change, change.retransmitted);
+    if is_growing { Cause::Growing } else { Cause::Unknown }
+}
+
+/// Whether a queue adds more to the round trip time than delayed acknowledgements and
+/// a busy neighbourhood do, of which measurements that scatter are a sign.
+fn adds_delay(info: &TcpInfo, ground: &Ground) -> bool {
+    let Some((rtt, least)) = info.rtt.zip(ground.least_rtt) else { return false };
+    let floor = if info.rttvar > rtt / 2 { 5_000 } else { 2_000 };
+    rtt.saturating_sub(least) >= floor
 }
 
 #[cfg(test)]

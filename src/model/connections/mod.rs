@@ -60,13 +60,15 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Takes in a connection that stands for `weight` of them. `mss_nearby` gives
+    /// Takes in a connection that stands for `weight` of them. `had_full_mss` tells that
+    /// its full segments were what its path carries, and `mss_nearby` gives
     /// the largest segment seen to peers nearby.
     pub fn observe(
         &mut self,
         connection: &Connection,
         listening: &BTreeSet<u16>,
         limits: &TcpLimits,
+        had_full_mss: bool,
         mss_nearby: impl FnOnce() -> Option<u32>,
         weight: u64,
     ) {
@@ -85,7 +87,7 @@ impl Pass {
             }
             _ => {}
         }
-        self.troubles.observe(connection, limits, mss_nearby, weight);
+        self.troubles.observe(connection, limits, had_full_mss, mss_nearby, weight);
         if let Some(memory) = &connection.attributes.memory {
             self.memory.add(connection.attributes.cgroup, weight * SocketMemory::held(memory));
         }
@@ -122,7 +124,7 @@ mod tests {
     fn observed(connections: &[Connection], weight: u64) -> Pass {
         let mut pass = Pass::default();
         for one in connections {
-            pass.observe(one, &BTreeSet::from([443]), &TcpLimits::default(), || None, weight);
+            pass.observe(one, &BTreeSet::from([443]), &TcpLimits::default(), false, || None, weight);
         }
         pass
     }

@@ -77,9 +77,9 @@ impl Sums {
     }
 
     /// Takes in a rate, bytes a second, likewise.
-    pub fn rate(&mut self, path: PathId, rate: u64, weight: u64) {
+    pub fn rate(&mut self, path: PathId, rate: f64, weight: u64) {
         let rates = self.delivery_rates.entry(path).or_insert_with(|| Histogram::new(&RATE_BOUNDS));
-        rates.observe_times(rate as f64, weight);
+        rates.observe_times(rate, weight);
     }
 
     /// Takes in what one connection did and what limited it meanwhile.

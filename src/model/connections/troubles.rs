@@ -23,11 +23,14 @@ pub struct Troubles {
     pub in_backoff: u64,
     /// Six in a row or more, with data that is not acknowledged.
     pub peer_gone: u64,
-    /// At least two in a row, with segments in flight that are all full.
+    /// At least two in a row, with segments in flight that are all full, and none like
+    /// them ever delivered.
     pub stalled_full_size: u64,
+    /// The same, where such segments were delivered before.
+    pub stalled_delivered_before: u64,
     /// The same with smaller ones.
     pub stalled_small: u64,
-    /// Full segments are less than half of what the path is believed to carry.
+    /// Full segments have become less than half of what the path is believed to carry.
     pub small_mss: u64,
     /// They are, and also less than half of those to other peers nearby.
     pub smaller_mss_than_peers: u64,
@@ -38,12 +41,14 @@ pub struct Troubles {
 }
 
 impl Troubles {
-    /// Takes in a connection that stands for `weight` of them. `mss_nearby` gives
+    /// Takes in a connection that stands for `weight` of them. `had_full_mss` tells that
+    /// it sent larger segments when it was seen before. `mss_nearby` gives
     /// the largest that was seen to peers nearby.
     pub fn observe(
         &mut self,
         connection: &Connection,
         limits: &TcpLimits,
+        had_full_mss: bool,
         mss_nearby: impl FnOnce() -> Option<u32>,
         weight: u64,
     ) {
@@ -75,21 +80,35 @@ impl Troubles {
         count(|all| &mut all.peer_gone, waits && info.backoff >= DEAD && unacknowledged);
         let stalled = established && waits && info.backoff >= 2 && unacknowledged;
         let is_full_size = in_flight_is_full_size(connection, &info);
-        count(|all| &mut all.stalled_full_size, stalled && is_full_size);
+        let worked = delivered_full_size(&info);
+        count(|all| &mut all.stalled_full_size, stalled && is_full_size && worked == Some(false));
+        count(|all| &mut all.stalled_delivered_before, stalled && is_full_size && worked != Some(false));
         count(|all| &mut all.stalled_small, stalled && !is_full_size);
-        // A segment is at most half of the peer's window, whatever the path carries
-        // (include/net/tcp.h:tcp_bound_to_half_wnd); on loopback that is what bounds it.
-        let by_path = info.snd_wnd.is_some_and(|window| info.snd_mss < window / 4);
-        let is_small = |than: u32| established && by_path && info.snd_mss > 0 && info.snd_mss < than / 2;
-        if is_small(info.pmtu) {
+        if had_full_mss && established && has_small_mss(&info) {
+            let than_nearby = mss_nearby().is_some_and(|nearby| info.snd_mss < nearby / 2);
             count(|all| &mut all.small_mss, true);
-            count(|all| &mut all.smaller_mss_than_peers, mss_nearby().is_some_and(is_small));
+            count(|all| &mut all.smaller_mss_than_peers, than_nearby);
         }
     }
 }
 
 fn is_full(memory: &Memory) -> bool {
     u64::from(memory.rmem_alloc) * 10 >= u64::from(memory.rcvbuf) * 9
+}
+
+/// Whether full segments are less than half of what the path is believed to carry. A
+/// segment is at most half of the peer's window, whatever the path carries
+/// (include/net/tcp.h:tcp_bound_to_half_wnd); on loopback that is what bounds it.
+pub fn has_small_mss(info: &TcpInfo) -> bool {
+    let by_path = info.snd_wnd.is_some_and(|window| info.snd_mss < window / 4);
+    by_path && info.snd_mss > 0 && info.snd_mss < info.pmtu / 2
+}
+
+/// Whether segments that arrived were full on the whole: then the path carries them, or
+/// did. `None` where the kernel does not tell.
+fn delivered_full_size(info: &TcpInfo) -> Option<bool> {
+    let (bytes, segments) = (info.bytes_acked?, info.delivered?);
+    Some(segments > 3 && bytes * 2 >= u64::from(segments) * u64::from(info.snd_mss))
 }
 
 /// Whether what was sent and not acknowledged is full segments.
@@ -107,14 +126,14 @@ mod tests {
     fn observed(connection: &Connection, nearby: Option<u32>) -> Troubles {
         let limits = TcpLimits { wmem_max: Some(4000), rmem_max: Some(6000), ..TcpLimits::default() };
         let mut troubles = Troubles::default();
-        troubles.observe(connection, &limits, || nearby, 3);
+        troubles.observe(connection, &limits, true, || nearby, 3);
         troubles
     }
 
     #[test]
     fn buffers_are_judged_by_size_and_fill() {
         let mut full = connection(State::Established, 1);
-        full.receive_queue = 1;
+        full.receive_queue = 3000;
         full.attributes.memory =
             Some(Memory { rmem_alloc: 5400, rcvbuf: 6000, sndbuf: 4000, ..Memory::default() });
         let expected = Troubles {
@@ -125,6 +144,7 @@ mod tests {
             ..Troubles::default()
         };
         assert_eq!(observed(&full, None), expected);
+        full.receive_queue = 2999;
         full.attributes.memory =
             Some(Memory { rmem_alloc: 2999, rcvbuf: 5999, sndbuf: 3999, ..Memory::default() });
         assert_eq!(observed(&full, None), Troubles::default());
@@ -140,6 +160,8 @@ mod tests {
             unacked: 2,
             snd_mss: 1400,
             notsent_bytes: Some(1200),
+            bytes_acked: Some(100),
+            delivered: Some(2),
             ..TcpInfo::default()
         });
         let backoff = Troubles { in_backoff: 3, ..Troubles::default() };

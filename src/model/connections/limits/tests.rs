@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::sock_diag::BbrInfo;
 use crate::model::connections::tests::connection;
 use crate::read::connections::State;
 
@@ -37,8 +38,7 @@ fn limits() -> TcpLimits {
 struct Case {
     connection: Connection,
     known: Known,
-    limits: TcpLimits,
-    bdp: Bdp,
+    ground: Ground,
 }
 
 impl Case {
@@ -46,8 +46,13 @@ impl Case {
         Self {
             connection: connection(State::Established, 1),
             known: Known { change, before: Notes::default() },
-            limits: limits(),
-            bdp: None,
+            ground: Ground {
+                limits: limits(),
+                least_rtt: Some(100_000),
+                rate: 1e6,
+                bdp: None,
+                is_crowded: false,
+            },
         }
     }
 
@@ -60,7 +65,7 @@ impl Case {
     }
 
     fn decide(&self, info: &TcpInfo) -> (Limit, Cause) {
-        let found = verdict(&self.connection, info, &self.known, &self.limits, 1e6, self.bdp);
+        let found = verdict(&self.connection, info, &self.known, &self.ground);
         (found.limit, found.causes[found.limit as usize])
     }
 }
@@ -93,10 +98,10 @@ fn a_send_buffer_is_at_its_maximum_or_set_or_growing_or_starved() {
     assert_eq!(decide(MIB / 2, MIB / 2), (Limit::SendBuffer, Cause::SndbufClamped));
     assert_eq!(decide(MIB, MIB / 2), (Limit::SendBuffer, Cause::Growing));
     let mut starved = Case::new(send).with_sndbuf(MIB, MIB);
-    starved.limits.mem = Some(1000);
+    starved.ground.limits.mem = Some(1000);
     assert_eq!(starved.decide(&info()).1, Cause::Memory);
     // Where the low mark cannot be compared, nobody is blamed.
-    starved.limits.mem = None;
+    starved.ground.limits.mem = None;
     assert_eq!(starved.decide(&info()).1, Cause::Unknown);
     // Seen for the first time: it may be growing.
     let mut first = Case::new(send).with_sndbuf(MIB, MIB);
@@ -129,6 +134,9 @@ fn a_window_in_use_is_the_peer_s_and_one_that_is_not_is_closed_at_times() {
     assert_eq!(case.decide(&info()), (Limit::ReceiveWindow, Cause::PeerWindow));
     case.known.before.window = octave(55_000);
     assert_eq!(case.decide(&info()).1, Cause::Growing);
+    case.known.before.window = 0;
+    assert_eq!(case.decide(&info()).1, Cause::Unknown);
+    case.known.before.window = octave(110_000);
     // 100 KB in a round trip are hardly a quarter of this window.
     let wide = TcpInfo { snd_wnd: Some(400_001), ..info() };
     assert_eq!(case.decide(&wide).1, Cause::PeerClosed);
@@ -157,11 +165,61 @@ fn loss_without_a_queue_is_the_path_s() {
     assert_eq!(Case::new(lossy).decide(&queued).1, Cause::Unknown);
     let full = TcpInfo { rtt: Some(150_000), ..info() };
     assert_eq!(Case::new(lossy).decide(&full).1, Cause::StandingQueue);
+    let with = |change: fn(&mut Case)| {
+        let mut case = Case::new(lossy);
+        change(&mut case);
+        case.decide(&info()).1
+    };
     // 200 segments of 1,000 bytes fill a path of 200 KB.
-    let filled = Case { bdp: Some(200_000.0), ..Case::new(lossy) };
-    assert_eq!(filled.decide(&info()).1, Cause::Unknown);
-    let wider = Case { bdp: Some(400_000.0), ..Case::new(lossy) };
-    assert_eq!(wider.decide(&info()).1, Cause::PathLoss);
+    assert_eq!(with(|case| case.ground.bdp = Some(200_000.0)), Cause::Unknown);
+    assert_eq!(with(|case| case.ground.bdp = Some(400_000.0)), Cause::PathLoss);
+    // Others share the path, and its queue may be short.
+    assert_eq!(with(|case| case.ground.is_crowded = true), Cause::Unknown);
+    // Its own least round trip time was measured behind a queue.
+    assert_eq!(with(|case| case.ground.least_rtt = Some(80_000)), Cause::Unknown);
+    // A program that sends at its own pace uses less than half of the window.
+    assert_eq!(with(|case| case.ground.rate = 0.9e6), Cause::Unknown);
+    let paced = TcpInfo { app_limited: true, ..info() };
+    assert_eq!(Case::new(lossy).decide(&paced).1, Cause::Unknown);
+}
+
+#[test]
+fn bbr_uses_half_of_its_window() {
+    let mut case = Case::new(Counters { retransmitted: 10_000, ..change(0, 0) });
+    case.ground.rate = 0.6e6;
+    assert_eq!(case.decide(&info()).1, Cause::Unknown);
+    case.connection.attributes.bbr = Some(BbrInfo::default());
+    assert_eq!(case.decide(&info()).1, Cause::PathLoss);
+}
+
+#[test]
+fn delayed_acknowledgements_are_no_queue_in_the_network() {
+    // Twice the least of 1 ms, and then of 2 ms.
+    let near = |rtt, rttvar, least| {
+        let mut case = Case::new(change(0, 0));
+        case.ground = Ground { least_rtt: Some(least), rate: 1e8, ..case.ground };
+        case.decide(&TcpInfo { rtt: Some(rtt), rttvar, ..info() }).1
+    };
+    assert_eq!(near(2_000, 0, 1_000), Cause::Unknown);
+    assert_eq!(near(4_000, 2_000, 2_000), Cause::StandingQueue);
+    // What scatters as much as that may be anything.
+    assert_eq!(near(4_000, 2_001, 2_000), Cause::Unknown);
+    assert_eq!(near(7_000, 7_000, 2_000), Cause::StandingQueue);
+    // Before a buffer is blamed any sign of a queue is enough.
+    let mut case = Case::new(change(0, 5_000_000)).with_sndbuf(4 * MIB, 4 * MIB);
+    case.ground.least_rtt = Some(1_000);
+    assert_eq!(case.decide(&TcpInfo { rtt: Some(1_500), ..info() }).1, Cause::StandingQueue);
+}
+
+#[test]
+fn who_gets_no_answer_has_no_cause_from_before() {
+    let before = Verdict { limit: Limit::Network, causes: [Cause::StandingQueue; 3] };
+    let mut case = Case::new(Counters { sent: 1_000, retransmitted: 1_000, ..change(0, 0) });
+    case.known.before.verdict = before.note();
+    assert_eq!(case.decide(&info()).1, Cause::StandingQueue);
+    assert_eq!(case.decide(&TcpInfo { backoff: 1, ..info() }).1, Cause::Unknown);
+    case.known.change.sent = 0;
+    assert_eq!(case.decide(&info()).1, Cause::Unknown);
 }
 
 #[test]
@@ -174,6 +232,9 @@ fn a_full_congestion_window_without_loss_grows() {
     let paced = TcpInfo { unacked: 134, ..growing };
     assert_eq!(Case::new(change(0, 0)).decide(&paced).1, Cause::Unknown);
     assert_eq!(Case::new(change(0, 0)).decide(&TcpInfo { unacked: 135, ..growing }).1, Cause::Growing);
+    // Late packets made the window smaller: that is no growth.
+    let late = Counters { retransmitted: 10_000, spurious: 10, ..change(0, 0) };
+    assert_eq!(Case::new(late).decide(&growing).1, Cause::Unknown);
 }
 
 #[test]
@@ -222,6 +283,8 @@ fn figures_beyond_all_sense_break_nothing() {
     let change = Counters { sent: u64::MAX, busy: u64::MAX, ..Counters::default() };
     let limits = TcpLimits { wmem_max: Some(1), core_wmem_max: Some(u64::MAX), ..limits() };
     let case = Case::new(change).with_sndbuf(MIB, MIB);
-    let verdict = verdict(&case.connection, &most, &case.known, &limits, f64::MAX, Some(f64::MAX));
+    let ground =
+        Ground { limits, least_rtt: Some(1), rate: f64::MAX, bdp: Some(f64::MAX), is_crowded: false };
+    let verdict = verdict(&case.connection, &most, &case.known, &ground);
     assert_eq!(verdict.causes[Limit::SendBuffer as usize], Cause::SndbufFixed);
 }
