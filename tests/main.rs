@@ -24,6 +24,7 @@ mod ports;
 mod process;
 mod prometheus;
 mod properties;
+mod reload;
 mod series;
 mod server;
 mod throughput;
