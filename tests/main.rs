@@ -6,6 +6,7 @@ mod fixture;
 mod namespace;
 mod support;
 
+mod answers;
 mod cli;
 mod closes;
 mod connections;
@@ -27,6 +28,7 @@ mod properties;
 mod reload;
 mod series;
 mod server;
+mod sockets;
 mod throughput;
 mod udp;
 mod units;
