@@ -6,6 +6,7 @@ mod fixture;
 mod namespace;
 mod support;
 
+mod answers;
 mod cli;
 mod closes;
 mod connections;
@@ -24,8 +25,10 @@ mod ports;
 mod process;
 mod prometheus;
 mod properties;
+mod reload;
 mod series;
 mod server;
+mod sockets;
 mod throughput;
 mod troubles;
 mod udp;

@@ -80,6 +80,7 @@ impl Sampler {
             found: Arc::clone(&found),
             tracker: Tracker::default(),
             passes: None,
+            ended: Duration::ZERO,
             owners: Owners::default(),
             udp: udp::Watch::default(),
             waiting: None,
@@ -192,6 +193,8 @@ struct Walker {
     tracker: Tracker,
     /// `None` while connections are not wanted.
     passes: Option<Passes>,
+    /// CPU time of threads that heard of closed connections for earlier passes.
+    ended: Duration,
     owners: Owners,
     udp: udp::Watch,
     waiting: Option<WaitingBy>,
@@ -214,7 +217,8 @@ impl Walker {
                 }
             } else {
                 self.found.connections.clear();
-                (self.passes, self.waiting) = (None, None);
+                self.waiting = None;
+                self.end_passes();
             }
             if !self.plan.listeners {
                 self.found.listeners.clear();
@@ -250,7 +254,7 @@ impl Walker {
         let other =
             plan.paths != self.plan.paths || plan.close_notifications != self.plan.close_notifications;
         if other {
-            self.passes = None;
+            self.end_passes();
         }
         if plan.connections && (other || !self.plan.connections) {
             self.next_pass = now;
@@ -260,6 +264,10 @@ impl Walker {
         }
         self.next_pass = self.next_pass.min(now + plan.interval);
         self.plan = plan;
+    }
+
+    fn end_passes(&mut self) {
+        self.ended += self.passes.take().map_or(Duration::ZERO, |passes| passes.work().cpu);
     }
 
     /// Looks at listening sockets.
@@ -307,7 +315,7 @@ impl Walker {
         let passes = self.passes.as_ref().map(Passes::work);
         let passes = passes.unwrap_or(Sampling { interval: self.plan.interval, ..Sampling::default() });
         *locked(&self.found.work) = Some(Sampling {
-            cpu: cpu_time() + passes.cpu,
+            cpu: cpu_time() + self.ended + passes.cpu,
             interrupted_dumps: self.kernel.interrupted_dumps(),
             ..passes
         });

@@ -167,27 +167,32 @@ const DEPTH_LIMIT: usize = 32;
 
 /// Reads and checks a file.
 pub(super) fn read(path: &Path) -> Result<File, Error> {
-    let text = read_text(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    parse(&text).map_err(|(line, column, problem)| Error::Invalid {
-        path: path.into(),
-        line,
-        column,
-        problem,
-    })
+    let bytes = read_bytes(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let parsed = as_text(&bytes).and_then(parse);
+    parsed.map_err(|(line, column, problem)| Error::Invalid { path: path.into(), line, column, problem })
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     // Not to wait for somebody to write into a pipe of that name.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    let mut text = String::new();
-    file.take(SIZE_LIMIT + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > SIZE_LIMIT {
+    let mut bytes = Vec::new();
+    file.take(SIZE_LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > SIZE_LIMIT {
         return Err(io::Error::other(format!("larger than {SIZE_LIMIT} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
+}
+
+fn as_text(bytes: &[u8]) -> Result<&str, (usize, usize, String)> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line_start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+        let line = 1 + memchr::memchr_iter(b'\n', before).count();
+        (line, 1 + before.len() - line_start, "not UTF-8".to_owned())
+    })
 }
 
 /// Line and column of the bracket that is nested too deeply, if there is one.
@@ -246,7 +251,13 @@ mod tests {
 
     #[test]
     fn only_regular_files_of_a_sane_size_are_read() {
-        assert_eq!(read_text(Path::new("/dev/zero")).unwrap_err().to_string(), "not a regular file");
+        assert_eq!(read_bytes(Path::new("/dev/zero")).unwrap_err().to_string(), "not a regular file");
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_where_it_stands() {
+        let problem = as_text(b"devices:\n  include: \xff\n").unwrap_err();
+        assert_eq!(problem, (2, 12, "not UTF-8".to_owned()));
     }
 
     #[test]

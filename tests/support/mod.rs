@@ -1,16 +1,20 @@
 //! What the tests share: the real program as a child, a raw HTTP client, and
 //! folders of their own.
 
+mod chain;
 mod exporter;
 mod http;
 mod inside;
+mod parsers;
 mod scratch;
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+pub(crate) use chain::{Chain, Circumstances};
 pub(crate) use exporter::{Exporter, nettune, run};
 pub(crate) use http::{Address, Response};
+pub(crate) use parsers::all_survive;
 pub(crate) use scratch::Scratch;
 
 /// How long anything may take before a test gives up on it. Far more than it
