@@ -1,6 +1,7 @@
 //! What it costs to be told of connections that close, on both sides of the system
 //! call.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -43,7 +44,7 @@ fn run(flags: &[&str]) -> String {
     }
     let printed = String::from_utf8(closer.wait_with_output().unwrap().stdout).unwrap();
     let seconds = started.elapsed().as_secs_f64();
-    let (kernel, ours) = (workers() - kernel, exporter.server.cpu() - ours);
+    let (kernel, ours) = (worked_since(&kernel), exporter.server.cpu() - ours);
     let after = exporter.page();
     let lost = "nettune_netlink_lost_events_total";
     let figures: Vec<f64> = printed.split_whitespace().map(|word| word.parse().unwrap()).collect();
@@ -61,17 +62,24 @@ fn run(flags: &[&str]) -> String {
     )
 }
 
-/// CPU time of all workers of the kernel, seconds.
-fn workers() -> f64 {
+/// CPU time of each worker of the kernel, seconds, by its number.
+fn workers() -> BTreeMap<u32, f64> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let ticks = processes.filter_map(|process| {
+    let times = processes.filter_map(|process| {
         let stat = fs::read_to_string(process.path().join("stat")).ok()?;
         let (name, rest) = stat.rsplit_once(')')?;
         let fields: Vec<_> = rest.split_whitespace().collect();
         let ticks = fields[11].parse::<f64>().ok()? + fields[12].parse::<f64>().ok()?;
-        name.contains("(kworker/").then_some(ticks)
+        let number = name.split(' ').next()?.parse().ok()?;
+        name.contains("(kworker/").then_some((number, ticks / 100.0))
     });
-    ticks.sum::<f64>() / 100.0
+    times.collect()
+}
+
+/// What those that are there now have taken since; what ended takes its time with it.
+fn worked_since(before: &BTreeMap<u32, f64>) -> f64 {
+    let now = workers().into_iter();
+    now.map(|(number, time)| time - before.get(&number).copied().unwrap_or(0.0)).sum()
 }
 
 /// The work of the closing program: says how many it closed, and the CPU time it took.

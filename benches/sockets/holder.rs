@@ -74,14 +74,16 @@ pub(crate) fn hold(number: usize, connections: usize, busy: usize) {
     println!("held");
     let step = connections.checked_div(busy).unwrap_or(0).max(1);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            std::process::exit(0);
-        });
-        while busy > 0 {
-            pairs.iter().step_by(step).take(busy).for_each(send);
-            sleep(Duration::from_millis(500));
+        if busy > 0 {
+            scope.spawn(|| {
+                loop {
+                    pairs.iter().step_by(step).take(busy).for_each(send);
+                    sleep(Duration::from_millis(500));
+                }
+            });
         }
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
     });
 }
 
