@@ -11,8 +11,8 @@ use super::sampler::{PART, Plan, cpu_time};
 use crate::kernel::sock_diag::Scope;
 use crate::kernel::{Kernel, Result};
 use crate::model::connections::waiting::{Waiters, WaitingBy};
-use crate::model::connections::{Flows, Pass, Paths, Turn, ports};
-use crate::model::ports::{Ports, Usage};
+use crate::model::connections::{Flows, Pass, Paths, Role, Turn, ports};
+use crate::model::ports::{PortSet, Ports, Usage};
 use crate::model::slices::{Cost, Slices};
 use crate::model::{Connections, Followed, Sampling};
 use crate::read::connections::State;
@@ -187,17 +187,20 @@ impl Passes {
         let filter = self.slices.filter();
         let (time_wait, outcome) = super::ports::begin(kernel, &mut self.ports);
         let scope = Scope { time_wait, filter: filter.as_ref() };
+        let served: PortSet = listening.iter().collect();
         let mut pass = Pass::default();
         for family in Family::BOTH {
             let (flows, count) = (&mut self.flows, &mut self.ports);
             connections::read(kernel, family, scope, |connection| {
-                count.observe(connection, listening.contains(&connection.port));
+                let is_served = served.contains(connection.port);
+                count.observe(connection, is_served);
                 if connection.state == State::TimeWait {
                     return;
                 }
                 let had_full_mss = flows.observe(connection);
                 let nearby = || flows.mss_nearby(connection);
-                pass.observe(connection, &listening, &limits, had_full_mss, nearby, weight);
+                let role = if is_served { Role::Server } else { Role::Client };
+                pass.observe(connection, role, &limits, had_full_mss, nearby, weight);
             })?;
         }
         let waiting = self.waiters.observe(started, &pass, filter.as_ref());

@@ -89,7 +89,9 @@ impl Names {
 /// Socket memory by cgroup, as one pass over sockets adds it up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SocketMemory {
-    by_cgroup: HashMap<u64, u64>,
+    /// For every socket it is asked once: what is hashed is a number of the kernel's,
+    /// and a fast function does.
+    by_cgroup: hashbrown::HashMap<u64, u64>,
     /// Of sockets whose cgroup the kernel does not tell.
     untold: u64,
 }

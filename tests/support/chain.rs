@@ -10,7 +10,7 @@ use nettune::kernel::sock_diag::Scope;
 use nettune::metrics::{Format, Serving, encode};
 use nettune::model::connections::paths::Declared;
 use nettune::model::connections::waiting::{Waiters, WaitingBy};
-use nettune::model::connections::{Flows, Pass, Paths, Turn, ports};
+use nettune::model::connections::{Flows, Pass, Paths, Role, Turn, ports};
 use nettune::model::ports::Ports;
 use nettune::model::slices::{Cost, MOST, Slices};
 use nettune::model::units::Names;
@@ -152,6 +152,7 @@ impl Chain {
             rmem_max: most,
             core_wmem_max: most,
             core_rmem_max: most,
+            slow_start_after_idle: most,
             mem_low: most,
             mem: most,
         };
@@ -173,11 +174,13 @@ impl Chain {
             if scope.filter.is_some_and(|filter| !filter.passes(connection.port, connection.peer_port)) {
                 return;
             }
-            count.observe(connection, listening.contains(&connection.port));
+            let is_served = listening.contains(&connection.port);
+            count.observe(connection, is_served);
             if connection.state != State::TimeWait {
-                flows.observe(connection);
-                let nearby = || flows.mss_nearby(connection.peer_address.to_canonical());
-                pass.observe(connection, listening, &limits, nearby, weight);
+                let had_full_mss = flows.observe(connection);
+                let nearby = || flows.mss_nearby(connection);
+                let role = if is_served { Role::Server } else { Role::Client };
+                pass.observe(connection, role, &limits, had_full_mss, nearby, weight);
             }
         });
         let waiting = self.waiters.observe(started, &pass, filter.as_ref());

@@ -142,27 +142,27 @@ impl<'a> Socket<'a> {
         // struct inet_diag_msg { u8 family, state, timer, retrans;
         //   struct inet_diag_sockid { be16 sport, dport; be32 src[4], dst[4]; u32 if, cookie[2]; } id;
         //   u32 expires, rqueue, wqueue, uid, inode; }
-        let bytes = message.payload;
-        let parse = || {
-            let family = *bytes.first()?;
-            Some(Self {
-                state: *bytes.get(1)?,
-                timer: *bytes.get(2)?,
-                expires: u32_at(bytes, 52)?,
-                address: address_at(family, bytes, 8)?,
-                port: u16::from_be_bytes(array_at(bytes, 4)?),
-                peer_address: address_at(family, bytes, 24)?,
-                peer_port: u16::from_be_bytes(array_at(bytes, 6)?),
-                cookie: u64_at(bytes, 44)?,
-                receive_queue: u32_at(bytes, 56)?,
-                send_queue: u32_at(bytes, 60)?,
-                inode: u32_at(bytes, 68)?,
-                message,
-            })
-        };
-        parse()
-            .filter(|_| bytes.len() >= INET_DIAG_MSG)
-            .ok_or_else(|| Malformed::new(number, "struct inet_diag_msg", "72 bytes of IPv4 or IPv6", bytes))
+        let malformed =
+            || Malformed::new(number, "struct inet_diag_msg", "72 bytes of IPv4 or IPv6", message.payload);
+        // Its length known, no field needs a look whether it is there.
+        let bytes: &[u8; INET_DIAG_MSG] = message.payload.first_chunk().ok_or_else(malformed)?;
+        let number_at = |offset: usize| u32_at(bytes, offset).unwrap_or_default();
+        let port_at = |offset: usize| u16::from_be_bytes([bytes[offset], bytes[offset + 1]]);
+        let address_at = |offset: usize| address_at(bytes[0], bytes, offset).ok_or_else(malformed);
+        Ok(Self {
+            state: bytes[1],
+            timer: bytes[2],
+            expires: number_at(52),
+            address: address_at(8)?,
+            port: port_at(4),
+            peer_address: address_at(24)?,
+            peer_port: port_at(6),
+            cookie: u64_at(bytes, 44).unwrap_or_default(),
+            receive_queue: number_at(56),
+            send_queue: number_at(60),
+            inode: number_at(68),
+            message,
+        })
     }
 
     /// What follows the struct.
@@ -200,9 +200,8 @@ fn address_at(family: u8, bytes: &[u8], offset: usize) -> Option<IpAddr> {
 
 fn algorithm(value: &[u8]) -> AlgorithmName {
     let mut name = AlgorithmName::default();
-    let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
-    for (place, byte) in name.iter_mut().zip(text) {
-        *place = *byte;
-    }
+    let end = value.iter().take(name.len()).position(|byte| *byte == 0);
+    let end = end.unwrap_or(value.len().min(name.len()));
+    name[..end].copy_from_slice(&value[..end]);
     name
 }

@@ -155,7 +155,8 @@ impl Flows {
 
     /// Time since that pass began, at the beginning of this one.
     fn since(&self, pass: u16) -> Option<Duration> {
-        let (_, then) = self.passes.iter().find(|(number, _)| *number == pass)?;
+        let ago = usize::from(self.number().wrapping_sub(pass));
+        let (_, then) = self.passes.get(self.passes.len().checked_sub(1 + ago)?)?;
         Some(self.turn.started.saturating_duration_since(*then))
     }
 

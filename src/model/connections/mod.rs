@@ -66,23 +66,22 @@ impl Pass {
     pub fn observe(
         &mut self,
         connection: &Connection,
-        listening: &BTreeSet<u16>,
+        role: Role,
         limits: &TcpLimits,
         had_full_mss: bool,
         mss_nearby: impl FnOnce() -> Option<u32>,
         weight: u64,
     ) {
         self.walked += 1;
-        let role = if listening.contains(&connection.port) { Role::Server } else { Role::Client };
         if let Some(counts) = self.connections.get_mut(connection.state as usize) {
             counts[role as usize] += weight;
         }
-        let place = (connection.port, connection.address.to_canonical());
+        let place = || (connection.port, connection.address.to_canonical());
         match connection.state {
-            State::SynRecv => *self.half_open.entry(place).or_default() += weight,
+            State::SynRecv => *self.half_open.entry(place()).or_default() += weight,
             // The peer may have closed already.
             State::Established | State::CloseWait if role == Role::Server && !connection.has_owner => {
-                let unaccepted = Unaccepted { place, peer_port: connection.peer_port };
+                let unaccepted = Unaccepted { place: place(), peer_port: connection.peer_port };
                 self.unaccepted.insert(connection.cookie, unaccepted);
             }
             _ => {}
@@ -124,7 +123,8 @@ mod tests {
     fn observed(connections: &[Connection], weight: u64) -> Pass {
         let mut pass = Pass::default();
         for one in connections {
-            pass.observe(one, &BTreeSet::from([443]), &TcpLimits::default(), false, || None, weight);
+            let role = if one.port == 443 { Role::Server } else { Role::Client };
+            pass.observe(one, role, &TcpLimits::default(), false, || None, weight);
         }
         pass
     }

@@ -77,9 +77,12 @@ pub fn folded(size: u32) -> u16 {
     (size ^ size >> 16) as u16
 }
 
-/// Eight times the binary logarithm: a step is 9 %.
+/// Eight steps from one power of two to the next, each of 6 to 12 %: the exponent of the
+/// number and the first bits of its fraction.
 pub fn octave(size: u32) -> u8 {
-    (f64::from(size.max(1)).log2() * 8.0) as u8
+    const DROPPED: u32 = f64::MANTISSA_DIGITS - 1 - 3;
+    let steps = |size: u32| f64::from(size).to_bits() >> DROPPED;
+    (steps(size.max(1)) - steps(1)) as u8
 }
 
 /// Fields of 64 bits are cut in two, which spares the alignment.
@@ -195,8 +198,8 @@ pub struct Table {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     entries: Entries,
-    /// The place after the one that was last found.
-    next: u32,
+    /// The place that was last found.
+    last: u32,
     most: usize,
 }
 
@@ -207,7 +210,7 @@ impl Table {
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             entries: Entries::default(),
-            next: 0,
+            last: 0,
             most: most.min(1 << 31),
         }
     }
@@ -275,13 +278,16 @@ impl Table {
             return None;
         }
         let Self { index, entries, .. } = self;
-        let place = if entries.cookie(self.next) == cookie {
-            self.next
-        } else {
-            let hash = self.hasher.hash_one(cookie);
-            *index.find(hash, |place| entries.cookie(*place) == cookie)?
+        // The one that was looked at is put next; then comes the one behind it.
+        let nearby = [self.last, self.last + 1].into_iter().find(|place| entries.cookie(*place) == cookie);
+        let place = match nearby {
+            Some(place) => place,
+            None => {
+                let hash = self.hasher.hash_one(cookie);
+                *index.find(hash, |place| entries.cookie(*place) == cookie)?
+            }
         };
-        self.next = place + 1;
+        self.last = place;
         Some(place)
     }
 

@@ -61,14 +61,14 @@ impl Troubles {
             |all| &mut all.orphaned_fin_wait2,
             connection.state == State::FinWait2 && !connection.has_owner,
         );
-        if let Some(memory) = connection.attributes.memory {
+        if let Some(memory) = &connection.attributes.memory {
             let at = |size: u32, most: Option<u64>| most.is_some_and(|most| u64::from(size) >= most);
             count(|all| &mut all.send_buffer_at_maximum, at(memory.sndbuf, limits.wmem_max));
             count(|all| &mut all.receive_buffer_at_maximum, at(memory.rcvbuf, limits.rmem_max));
-            count(|all| &mut all.receive_buffer_full, is_full(&memory));
-            count(|all| &mut all.unread, is_unread(connection, &memory));
+            count(|all| &mut all.receive_buffer_full, is_full(memory));
+            count(|all| &mut all.unread, is_unread(connection, memory));
         }
-        let Some(info) = connection.attributes.info else { return };
+        let Some(info) = &connection.attributes.info else { return };
         let established = connection.state == State::Established;
         let waits = matches!(connection.timer, Some((Timer::Retransmission, _)));
         let unacknowledged = connection.send_queue > info.notsent_bytes.unwrap_or(0);
@@ -79,12 +79,12 @@ impl Troubles {
         count(|all| &mut all.in_backoff, waits && info.backoff > 0);
         count(|all| &mut all.peer_gone, waits && info.backoff >= DEAD && unacknowledged);
         let stalled = established && waits && info.backoff >= 2 && unacknowledged;
-        let is_full_size = in_flight_is_full_size(connection, &info);
-        let worked = delivered_full_size(&info);
+        let is_full_size = in_flight_is_full_size(connection, info);
+        let worked = delivered_full_size(info);
         count(|all| &mut all.stalled_full_size, stalled && is_full_size && worked == Some(false));
         count(|all| &mut all.stalled_delivered_before, stalled && is_full_size && worked != Some(false));
         count(|all| &mut all.stalled_small, stalled && !is_full_size);
-        if had_full_mss && established && has_small_mss(&info) {
+        if had_full_mss && established && has_small_mss(info) {
             let than_nearby = mss_nearby().is_some_and(|nearby| info.snd_mss < nearby / 2);
             count(|all| &mut all.small_mss, true);
             count(|all| &mut all.smaller_mss_than_peers, than_nearby);

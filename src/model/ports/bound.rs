@@ -5,8 +5,9 @@
 //! connect() chosen the ports for every destination by itself, some would be used
 //! twice.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+
+use hashbrown::HashMap;
 
 use super::set::PortSet;
 

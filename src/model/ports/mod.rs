@@ -4,11 +4,11 @@
 mod bound;
 mod set;
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use bound::Sources;
-use set::PortSet;
+use hashbrown::HashMap;
+pub use set::PortSet;
 
 use crate::read::connections::{Connection, State, Timer};
 use crate::read::ports::Parameters;

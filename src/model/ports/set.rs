@@ -1,6 +1,6 @@
-/// A set of ports.
+/// A set of ports, in which one is found at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PortSet(Box<[u64; 1024]>);
+pub struct PortSet(Box<[u64; 1024]>);
 
 impl Default for PortSet {
     fn default() -> Self {
@@ -20,7 +20,8 @@ impl PortSet {
         self.0[usize::from(port / 64)] &= !(1 << (port % 64));
     }
 
-    pub(super) fn contains(&self, port: u16) -> bool {
+    /// Whether it is there.
+    pub fn contains(&self, port: u16) -> bool {
         self.0[usize::from(port / 64)] >> (port % 64) & 1 == 1
     }
 
@@ -30,5 +31,15 @@ impl PortSet {
 
     pub(super) fn clear(&mut self) {
         self.0.fill(0);
+    }
+}
+
+impl<'a> FromIterator<&'a u16> for PortSet {
+    fn from_iter<I: IntoIterator<Item = &'a u16>>(ports: I) -> Self {
+        let mut set = Self::default();
+        for port in ports {
+            set.insert(*port);
+        }
+        set
     }
 }
