@@ -20,7 +20,7 @@ use crate::model::{Connections, Sampling, udp::Group as UdpGroup};
 use crate::read::listeners;
 
 /// Listening sockets are looked at this often; on a host with few it takes about a
-/// millisecond (benches/sockets.rs). Where the budget does not allow for it, they are looked at more
+/// millisecond (benches/sockets). Where the budget does not allow for it, they are looked at more
 /// rarely.
 const TICK: Duration = Duration::from_secs(1);
 
