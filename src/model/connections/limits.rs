@@ -188,8 +188,12 @@ impl Ground {
     /// it was while a program that was fast is slow. BBR's window is twice what it uses.
     pub fn uses_window(&self, connection: &Connection, info: &TcpInfo) -> bool {
         let share = if connection.attributes.bbr.is_some() { 0.3 } else { 0.5 };
-        let on_the_way = self.rate * f64::from(info.rtt.unwrap_or(0)) / 1e6;
-        !info.app_limited && on_the_way >= share * window(info)
+        !info.app_limited && self.on_the_way(info) >= share * window(info)
+    }
+
+    /// Bytes that it delivers in a round trip.
+    fn on_the_way(&self, info: &TcpInfo) -> f64 {
+        self.rate * f64::from(info.rtt.unwrap_or(0)) / 1e6
     }
 }
 
@@ -285,11 +289,14 @@ fn was_sent_again(change: &Counters, bytes: u64) -> bool {
 }
 
 fn network_cause(connection: &Connection, info: &TcpInfo, change: &Counters, ground: &Ground) -> Cause {
+    // Of requests and answers hardly anything is on the way; a buffer may be what keeps
+    // the congestion window from use.
+    let is_stream = ground.on_the_way(info) >= 10.0 * f64::from(info.snd_mss);
+    if is_stream && ground.is_inflated(info, 1.5) && adds_delay(info, ground) {
+        return Cause::StandingQueue;
+    }
     if !ground.uses_window(connection, info) {
         return Cause::Unknown;
-    }
-    if ground.is_inflated(info, 1.5) && adds_delay(info, ground) {
-        return Cause::StandingQueue;
     }
     if is_lossy(change, info) {
         // With a queue that is short, or full at times only, others or this one may be

@@ -108,7 +108,7 @@ pub fn has_small_mss(info: &TcpInfo) -> bool {
 /// did. `None` where the kernel does not tell.
 fn delivered_full_size(info: &TcpInfo) -> Option<bool> {
     let (bytes, segments) = (info.bytes_acked?, info.delivered?);
-    Some(segments > 3 && bytes * 2 >= u64::from(segments) * u64::from(info.snd_mss))
+    Some(segments > 3 && bytes.saturating_mul(2) >= u64::from(segments) * u64::from(info.snd_mss))
 }
 
 /// Whether what was sent and not acknowledged is full segments.

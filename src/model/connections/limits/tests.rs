@@ -205,6 +205,13 @@ fn delayed_acknowledgements_are_no_queue_in_the_network() {
     // What scatters as much as that may be anything.
     assert_eq!(near(4_000, 2_001, 2_000), Cause::Unknown);
     assert_eq!(near(7_000, 7_000, 2_000), Cause::StandingQueue);
+    // Ten segments are on the way: 10 KB in 4 ms.
+    let mut case = Case::new(change(0, 0));
+    case.ground = Ground { least_rtt: Some(2_000), rate: 2.5e6, ..case.ground };
+    let slow = TcpInfo { rtt: Some(4_000), ..info() };
+    assert_eq!(case.decide(&slow).1, Cause::StandingQueue);
+    case.ground.rate = 2.4e6;
+    assert_eq!(case.decide(&slow).1, Cause::Unknown);
     // Before a buffer is blamed any sign of a queue is enough.
     let mut case = Case::new(change(0, 5_000_000)).with_sndbuf(4 * MIB, 4 * MIB);
     case.ground.least_rtt = Some(1_000);
