@@ -4,9 +4,7 @@
 use std::io;
 
 use ethtool::EthtoolMessage;
-use netlink_packet_core::{
-    Emitable, NLA_HEADER_SIZE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NlaBuffer, NlasIterator,
-};
+use netlink_packet_core::{Emitable, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer};
 use netlink_packet_generic::GenlMessage;
 use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
@@ -21,6 +19,9 @@ const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_DUMP_INTR: u16 = 0x10;
+const NLA_HEADER: usize = 4;
+/// Without NLA_F_NESTED and NLA_F_NET_BYTEORDER.
+const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Fixed id of the generic netlink controller (GENL_ID_CTRL).
 const GENL_ID_CTRL: u16 = 16;
 
@@ -313,11 +314,17 @@ impl<'a> Attribute<'a> {
     }
 }
 
+/// A walk of our own, `struct nlattr { u16 nla_len, nla_type; }` and padding: with a
+/// library's, one that yields a result each, a pass over half a million sockets took a
+/// tenth longer (benches/sockets).
 fn attributes<'a>(bytes: &'a [u8]) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
-    NlasIterator::new(bytes).map_while(|attribute: std::result::Result<NlaBuffer<&'a [u8]>, _>| {
-        let attribute = attribute.ok()?;
-        let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
-        let value = attribute.into_inner().get(NLA_HEADER_SIZE..length)?;
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let [a, b, c, d] = *rest.first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let kind = u16::from_ne_bytes([c, d]) & NLA_TYPE_MASK;
+        let value = rest.get(NLA_HEADER..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(Attribute { kind, value })
     })
 }

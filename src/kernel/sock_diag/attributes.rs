@@ -90,6 +90,7 @@ impl TcpInfo {
     pub const ECN: u8 = 8;
 
     /// `None` when these are fewer bytes than any kernel sends.
+    #[inline(always)]
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let head: &[u8; LEAST] = bytes.first_chunk()?;
         let early = |offset: usize| u32_at(head, offset).unwrap_or_default();

@@ -166,6 +166,7 @@ impl<'a> Socket<'a> {
     }
 
     /// What follows the struct.
+    #[inline(always)]
     pub fn attributes(&self) -> Attributes {
         let mut found = Attributes::default();
         for attribute in self.message.attributes(INET_DIAG_MSG) {
