@@ -1,5 +1,6 @@
 //! Values with meaning; no input or output, no metric names.
 
+pub mod changes;
 pub mod connections;
 pub mod defaults;
 pub mod devices;
