@@ -16,4 +16,6 @@ mod snapshot;
 pub mod udp;
 pub mod units;
 
-pub use snapshot::{Connections, Exporter, Followed, Nic, Outcome, Report, Sampling, Snapshot};
+pub use snapshot::{
+    Connections, Exporter, Followed, LedgerFigures, Nic, Outcome, Report, Sampling, Snapshot,
+};
