@@ -116,7 +116,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
     };
     match (name, below) {
         ("render", Some(render)) => Ok(Command::Render(render_args(render))),
-        ("changes", Some(changes)) => match changes_args(changes) {
+        ("changes", Some(changes)) => match changes_args(&Flags::new(&root, below), changes) {
             Some(args) => Ok(Command::Changes(args)),
             None => Err(command.error(ErrorKind::MissingRequiredArgument, NO_STATE_DIR)),
         },
@@ -196,8 +196,9 @@ fn render_args(matches: &ArgMatches) -> RenderArgs {
     }
 }
 
-fn changes_args(matches: &ArgMatches) -> Option<ChangesArgs> {
-    let state_dir = state_dir(matches.get_one::<PathBuf>("state.dir").cloned())?;
+/// `None` where nothing says where changes are kept.
+fn changes_args(flags: &Flags, matches: &ArgMatches) -> Option<ChangesArgs> {
+    let state_dir = state_dir(flags.one("state.dir"))?;
     let json = matches.get_one::<String>("format").is_some_and(|format| format == "json");
     Some(ChangesArgs { state_dir, json })
 }
@@ -347,9 +348,14 @@ mod tests {
 
     #[test]
     fn changes_are_parsed() {
-        let parsed = parse(["nettune", "changes", "--state.dir=x", "--format=json"].map(OsString::from));
-        let Ok(Command::Changes(args)) = parsed else { panic!("{parsed:?}") };
-        assert_eq!(args, ChangesArgs { state_dir: "x".into(), json: true });
+        for line in [
+            ["nettune", "changes", "--state.dir=x", "--format=json"],
+            ["nettune", "--state.dir=x", "changes", "--format=json"],
+        ] {
+            let parsed = parse(line.map(OsString::from));
+            let Ok(Command::Changes(args)) = parsed else { panic!("{parsed:?}") };
+            assert_eq!(args, ChangesArgs { state_dir: "x".into(), json: true });
+        }
         assert_eq!(serve(&["--state.dir=/x"]).state_dir, Some("/x".into()));
     }
 

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::exposition::{Samples, samples};
+use crate::fixture::Fixture;
 use crate::listeners::{listen, until};
 use crate::namespace::Namespace;
 use crate::support::{Exporter, Scratch, eventually, run};
@@ -354,35 +354,23 @@ fn a_listener_that_is_older_than_a_raise_is_known_after_a_restart() {
     drop((older, newer));
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Whatever happens to some lines, the others are read.
-    #[test]
-    fn lines_that_nothing_happened_to_are_read(
-        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
-        cut in any::<prop::sample::Index>(),
-    ) {
-        let line = |value: u32| {
-            format!(
-                "{{\"v\":1,\"at\":\"2023-11-14T22:13:20Z\",\"kind\":\"change\",\"parameter\":\"x\",\
-                 \"from\":{value},\"to\":\"{value}\"}}\n"
-            )
-        };
-        let lines: Vec<String> = (100..120).map(line).collect();
-        let mut bytes = lines.concat().into_bytes();
-        let length = lines[0].len();
-        let mut touched = std::collections::BTreeSet::new();
-        for (place, value) in &edits {
-            let place = place.index(bytes.len());
-            bytes[place] = *value;
-            // Without its newline a line takes the next one with it.
-            touched.extend([place / length, place / length + usize::from((place + 1) % length == 0)]);
-        }
-        bytes.truncate(cut.index(bytes.len() + 1));
-        let whole = (bytes.len() + 1) / length;
-        let read = nettune::ledger::parse(&bytes);
-        let untouched = (0..whole).filter(|line| !touched.contains(line)).count();
-        prop_assert!(read.records.len() >= untouched, "{} of {untouched}", read.records.len());
-    }
+/// In files of the test's own, since nothing else boots anew.
+#[test]
+fn what_a_reboot_sets_is_nobody_s_change() {
+    let (scratch, fixture) = (Scratch::new(), Fixture::copy("6.18-host"));
+    let boot = |digit: char| {
+        let id = digit.to_string().repeat(8) + "-0000-4000-8000-000000000000\n";
+        fixture.write("proc/sys/kernel/random/boot_id", id.as_bytes());
+    };
+    let mut flags = fixture.flags();
+    flags.push(state(&scratch.path("state")));
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    boot('a');
+    stop(Exporter::start(&flags));
+    boot('b');
+    fixture.write("proc/sys/net/core/somaxconn", b"77\n");
+    let exporter = Exporter::start(&flags);
+    let text = exporter.get("/changes", &[]).text().to_owned();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("net.core.somaxconn: 4096 → 77 (by a reboot, after "), "{text}");
 }
