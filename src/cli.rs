@@ -4,7 +4,8 @@ mod address;
 mod flags;
 mod interval;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,17 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Rules, dashboards and documents from the catalogue.
     Render(RenderArgs),
+    /// Changes of parameters that an exporter wrote down.
+    Changes(ChangesArgs),
+}
+
+/// Flags of `changes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangesArgs {
+    /// Where the exporter keeps them.
+    pub state_dir: PathBuf,
+    /// As JSON, not as text.
+    pub json: bool,
 }
 
 /// Flags of `render`.
@@ -69,6 +81,8 @@ pub struct ServeArgs {
     pub sockets_cpu_budget: f64,
     /// `--sockets.close-notifications`
     pub close_notifications: bool,
+    /// Where changes of parameters are kept; `None` for memory alone.
+    pub state_dir: Option<PathBuf>,
     /// The configuration file.
     pub config_file: Option<PathBuf>,
     /// Check flags and file, then exit.
@@ -102,6 +116,10 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
     };
     match (name, below) {
         ("render", Some(render)) => Ok(Command::Render(render_args(render))),
+        ("changes", Some(changes)) => match changes_args(&Flags::new(&root, below), changes) {
+            Some(args) => Ok(Command::Changes(args)),
+            None => Err(command.error(ErrorKind::MissingRequiredArgument, NO_STATE_DIR)),
+        },
         _ => match serve_args(&Flags::new(&root, below)) {
             Ok(args) => Ok(Command::Serve(Box::new(args))),
             Err(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
@@ -129,6 +147,8 @@ pub fn message(error: &clap::Error) -> String {
     message.strip_prefix("error: ").map(str::to_owned).unwrap_or(message)
 }
 
+const NO_STATE_DIR: &str = "neither '--state.dir' nor $STATE_DIRECTORY says where changes are kept; a running exporter shows its own at /changes";
+
 fn command() -> clap::Command {
     let serve = clap::Command::new("serve")
         .about("Run the exporter (the default)")
@@ -151,12 +171,17 @@ fn command() -> clap::Command {
                 .action(ArgAction::SetTrue)
                 .help("Write nothing; fail when a file differs from what would be written"),
         );
+    let changes = clap::Command::new("changes")
+        .about("Print the changes of parameters that an exporter wrote down")
+        .args(flags::changes())
+        .next_line_help(true);
     clap::Command::new("nettune")
         .about("Prometheus exporter for Linux networking. Reads only; never writes a parameter.")
         .version(format!("{} (revision {REVISION})", env!("CARGO_PKG_VERSION")))
         .args(flags::serve())
         .subcommand(serve)
         .subcommand(render)
+        .subcommand(changes)
         .disable_help_subcommand(true)
         .subcommand_value_name("COMMAND")
         .next_line_help(true)
@@ -169,6 +194,24 @@ fn render_args(matches: &ArgMatches) -> RenderArgs {
         output: matches.get_one::<PathBuf>("output").cloned().unwrap_or_default(),
         check: matches.get_flag("check"),
     }
+}
+
+/// `None` where nothing says where changes are kept.
+fn changes_args(flags: &Flags, matches: &ArgMatches) -> Option<ChangesArgs> {
+    let state_dir = state_dir(flags.one("state.dir"))?;
+    let json = matches.get_one::<String>("format").is_some_and(|format| format == "json");
+    Some(ChangesArgs { state_dir, json })
+}
+
+/// Without a flag the first of the folders that the service manager made; an empty name
+/// is none.
+fn state_dir(flag: Option<PathBuf>) -> Option<PathBuf> {
+    let made = || {
+        let made = std::env::var_os("STATE_DIRECTORY")?;
+        let first = made.as_bytes().split(|byte| *byte == b':').next()?;
+        Some(PathBuf::from(OsStr::from_bytes(first)))
+    };
+    flag.or_else(made).filter(|directory| !directory.as_os_str().is_empty())
 }
 
 /// The error is a pair of flags that exclude each other.
@@ -194,6 +237,7 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
         sockets_interval: flags.one("sockets.interval").unwrap_or(Duration::from_secs(15)),
         sockets_cpu_budget: flags.one("sockets.cpu-budget").unwrap_or(0.01),
         close_notifications: flags.switch("sockets.close-notifications").unwrap_or(true),
+        state_dir: state_dir(flags.one("state.dir")),
         config_file: flags.one("config.file"),
         config_check: flags.is_set("config.check"),
         log_level: flags.one("log.level").unwrap_or(LevelFilter::INFO),
@@ -300,6 +344,19 @@ mod tests {
         let parsed = parse(["nettune", "render", "--output", "x", "--check"].map(OsString::from));
         let Ok(Command::Render(args)) = parsed else { panic!("{parsed:?}") };
         assert_eq!(args, RenderArgs { output: "x".into(), check: true });
+    }
+
+    #[test]
+    fn changes_are_parsed() {
+        for line in [
+            ["nettune", "changes", "--state.dir=x", "--format=json"],
+            ["nettune", "--state.dir=x", "changes", "--format=json"],
+        ] {
+            let parsed = parse(line.map(OsString::from));
+            let Ok(Command::Changes(args)) = parsed else { panic!("{parsed:?}") };
+            assert_eq!(args, ChangesArgs { state_dir: "x".into(), json: true });
+        }
+        assert_eq!(serve(&["--state.dir=/x"]).state_dir, Some("/x".into()));
     }
 
     #[test]

@@ -13,9 +13,9 @@ mod sources;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use regex::Regex;
@@ -23,9 +23,11 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use crate::kernel::Kernel;
+use crate::ledger::Ledger;
 use crate::model::connections::Paths;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
+use crate::read::place;
 
 use sampler::{Plan, Sampler};
 use sources::Context;
@@ -90,7 +92,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn sampling(&self) -> Plan {
+    fn sampling(&self, earlier_somaxconn: &Arc<OnceLock<u64>>) -> Plan {
         let wants = |name| index_of(name).is_some_and(|index| self.enabled.contains(index));
         Plan {
             listeners: wants("listener"),
@@ -100,6 +102,7 @@ impl Settings {
             interval: self.sockets_interval,
             cpu_budget: self.sockets_cpu_budget,
             paths: Arc::clone(&self.paths),
+            earlier_somaxconn: Arc::clone(earlier_somaxconn),
         }
     }
 }
@@ -133,6 +136,7 @@ pub struct Collector {
     requests: SyncSender<Request>,
     /// Index into [`SOURCES`] of the source being read, plus one; 0 is none.
     reading: Arc<AtomicUsize>,
+    ledger: Ledger,
 }
 
 #[derive(Debug)]
@@ -142,19 +146,33 @@ enum Request {
 }
 
 impl Collector {
-    /// Starts the thread. It ends when the last handle is dropped.
-    pub fn start(kernel: Kernel, settings: Settings) -> std::io::Result<Self> {
+    /// Starts the thread, which also gives the ledger what it reads of parameters. It
+    /// ends when the last handle is dropped.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start(mut kernel: Kernel, settings: Settings, ledger: Ledger) -> std::io::Result<Self> {
         let (requests, inbox) = sync_channel(WAITING);
         let reading = Arc::new(AtomicUsize::new(0));
-        let sampler = Sampler::start(kernel.another(), settings.sampling())?;
+        let earlier_somaxconn = Arc::default();
+        let sampler = Sampler::start(kernel.another(), settings.sampling(&earlier_somaxconn))?;
+        let place = place::read(&mut kernel);
         let mut reader = Reader {
-            context: Context { kernel, settings, sampler, unusable_pages: None },
+            context: Context {
+                kernel,
+                settings,
+                sampler,
+                ledger: ledger.clone(),
+                place,
+                earlier_somaxconn,
+                unusable_pages: None,
+            },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),
             outcomes: vec![None; SOURCES.len()],
         };
         std::thread::Builder::new().name("collector".into()).spawn(move || reader.run(&inbox))?;
-        Ok(Self { requests, reading })
+        Ok(Self { requests, reading, ledger })
     }
 
     /// Reads the sources of `wanted` that are enabled. Callers that wait at the
@@ -174,6 +192,11 @@ impl Collector {
         if self.requests.try_send(Request::Apply(settings)).is_err() {
             warn!("the collector thread is gone or far behind; the new settings have no effect");
         }
+    }
+
+    /// Changes of parameters.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// The source that is being read at this moment, so that a scrape that ran
@@ -205,7 +228,7 @@ impl Reader {
             };
             match request {
                 Ok(Request::Apply(settings)) => {
-                    self.context.sampler.apply(settings.sampling());
+                    self.context.sampler.apply(settings.sampling(&self.context.earlier_somaxconn));
                     self.context.settings = settings;
                 }
                 // Whoever gave up waiting behind a slow source wants no reading.
@@ -227,13 +250,15 @@ impl Reader {
         }
     }
 
+    /// What is to be known whether or not anybody scrapes.
     fn tick(&mut self) {
-        let mut counters = None;
-        if let Some(snmp) = index_of("snmp").filter(|snmp| self.context.settings.enabled.contains(*snmp)) {
-            let mut snapshot = Snapshot::default();
-            self.read(snmp, &mut snapshot);
-            counters = snapshot.snmp;
+        let mut snapshot = Snapshot::default();
+        for index in ["snmp", "sysctl"].into_iter().filter_map(index_of) {
+            if self.context.settings.enabled.contains(index) {
+                self.read(index, &mut snapshot);
+            }
         }
+        let counters = snapshot.snmp;
         let of_tcp = counters.as_ref().and_then(|counters| {
             Some((counters.get("Tcp", "OutSegs")?, counters.get("Tcp", "RetransSegs")?))
         });
@@ -260,6 +285,7 @@ impl Reader {
                 + sampling.map_or(0, |sampling| sampling.interrupted_dumps),
             retransmit_ratio: self.retransmit_ratio.get(),
             sampling,
+            ledger: self.context.ledger.figures(),
         };
         snapshot
     }

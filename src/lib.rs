@@ -9,6 +9,8 @@
 //! ```text
 //! kernel → read → model → metrics → serve        catalogue → render
 //!  bytes   structs  meaning  names     HTTP
+//!                    └→ ledger ──┘
+//!                       changes
 //! ```
 //!
 //! | module | what it is |
@@ -18,6 +20,7 @@
 //! | [`catalogue`] | what is known of every parameter, as data |
 //! | [`model`] | values with meaning, no input or output |
 //! | [`metrics`] | the only place where metric names and help live |
+//! | [`ledger`] | changes of parameters, and the file they are kept in |
 //! | [`serve`] | HTTP |
 //! | [`render`] | catalogue and metric definitions → documents; pure functions |
 //! | [`collect`], [`config`], [`cli`] | see several layers: the table of sources, the checked configuration, the flags |
@@ -27,6 +30,7 @@ pub mod cli;
 pub mod collect;
 pub mod config;
 pub mod kernel;
+pub mod ledger;
 pub mod metrics;
 pub mod model;
 pub mod read;

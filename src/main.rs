@@ -4,15 +4,16 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use nettune::cli::{self, Command, RenderArgs, ServeArgs};
+use nettune::cli::{self, ChangesArgs, Command, RenderArgs, ServeArgs};
 use nettune::config::{Config, one_line};
-use nettune::serve;
+use nettune::{ledger, serve};
 
 fn main() -> ExitCode {
     let outcome = match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(args)) if args.config_check => check(*args),
         Ok(Command::Serve(args)) => run(*args),
         Ok(Command::Render(args)) => render(&args),
+        Ok(Command::Changes(args)) => changes(&args),
         // Help and version are answers too.
         Err(error) if error.exit_code() == 0 => print(&error.to_string()),
         Err(error) => Err(cli::message(&error).into()),
@@ -41,6 +42,16 @@ fn check(args: ServeArgs) -> Result<(), Box<dyn Error>> {
 
 fn render(args: &RenderArgs) -> Result<(), Box<dyn Error>> {
     Ok(nettune::render::run(&args.output, args.check)?)
+}
+
+fn changes(args: &ChangesArgs) -> Result<(), Box<dyn Error>> {
+    let (changes, lines) = ledger::read(&args.state_dir)?;
+    if let Some(first) = lines.first {
+        let count = lines.unreadable;
+        // If standard error is closed, what could be read is still worth printing.
+        let _ = writeln!(io::stderr(), "nettune: left out {count} lines that cannot be read; {first}");
+    }
+    print(&if args.json { ledger::json(changes) } else { ledger::text(changes) })
 }
 
 /// A reader that has had enough, as `head` has, is no failure.

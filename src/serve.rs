@@ -1,9 +1,10 @@
-//! HTTP: metrics, health and a page for people.
+//! HTTP: metrics, health, and pages for people.
 //!
 //! [`run`] serves connections of given listeners until a given future ends;
 //! it knows no signals and no flags. [`start`] is the `serve` command around it.
 
 mod answer;
+mod changes;
 mod connection;
 mod listen;
 mod negotiate;

@@ -52,7 +52,7 @@ fn bad_flags_are_refused_with_one_line() {
         (
             &["--web.telemetry-path=/"],
             "invalid value '/' for '--web.telemetry-path <PATH>': \
-             / and /-/ are taken by the exporter's own pages",
+             /, /changes and /-/ are taken by the exporter's own pages",
         ),
         (
             &["--web.max-connections=0"],
@@ -85,6 +85,15 @@ fn bad_flags_are_refused_with_one_line() {
             "'--collector.netdev.device-include' and '--collector.netdev.device-exclude' exclude each other",
         ),
         (&["--collector.nosuch"], "unexpected argument '--collector.nosuch' found"),
+        (
+            &["changes", "--format=xml"],
+            "invalid value 'xml' for '--format <FORMAT>' [possible values: text, json]",
+        ),
+        (
+            &["changes"],
+            "neither '--state.dir' nor $STATE_DIRECTORY says where changes are kept; \
+             a running exporter shows its own at /changes",
+        ),
         (&["render", "--web.max-connections=1"], "unexpected argument '--web.max-connections' found"),
     ] {
         let output = run(flags);
@@ -110,6 +119,10 @@ fn what_the_host_lacks_is_said_in_one_line() {
     refuses(
         &["--path.recorded=/nonexistent"],
         "--path.recorded: /nonexistent/constants: No such file or directory (os error 2)",
+    );
+    refuses(
+        &["changes", "--state.dir=/nonexistent"],
+        "/nonexistent/changes.jsonl: No such file or directory (os error 2)",
     );
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--web.listen-address={}", taken.local_addr().unwrap());

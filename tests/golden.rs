@@ -161,12 +161,15 @@ fn golden_scrapes_hold_every_family() {
     let defined: BTreeSet<_> =
         nettune::metrics::all().into_iter().map(|metric| metric.name.to_owned()).collect();
     // Needs an interval of the ticker, cgroups, a file no fixture has, a declared path, or hundreds
-    // of connections to one port; or what happens between two passes, which no recording
+    // of connections to one port, a parameter that changes; or what happens between two passes, which no recording
     // holds: tests/throughput.rs has these.
     let elsewhere = [
         "nettune_tcp_retransmit_ratio",
         "process_open_fds",
         "nettune_listener_info",
+        "nettune_sysctl_last_change_timestamp_seconds",
+        "nettune_sysctl_previous_text_info",
+        "nettune_sysctl_previous_value",
         "nettune_ephemeral_ports_used_ratio",
         "nettune_ephemeral_ports_in_use",
         "nettune_ephemeral_ports_unreusable_time_wait",

@@ -10,6 +10,7 @@ use nettune::cli::ListenAddress;
 use nettune::collect::{Collector, DeviceFilter, Selection, Settings};
 use nettune::config::ReloadState;
 use nettune::kernel::{Kernel, Roots};
+use nettune::ledger::Ledger;
 use nettune::serve::{App, Limits, Listeners, run};
 use regex::Regex;
 use tokio::sync::oneshot;
@@ -51,7 +52,7 @@ impl Server {
                     close_notifications: true,
                     paths: Arc::default(),
                 };
-                let collector = Collector::start(Kernel::live(roots), settings).unwrap();
+                let collector = Collector::start(Kernel::live(roots), settings, Ledger::in_memory()).unwrap();
                 let mut listeners = Listeners::default();
                 listeners.bind(&ListenAddress::Unix(socket)).await.unwrap();
                 let app = App::new(collector, "/metrics".into(), limits, Arc::new(ReloadState::started()));

@@ -17,6 +17,7 @@ mod histograms;
 mod host;
 mod lab;
 mod layers;
+mod ledger;
 mod limits;
 mod listeners;
 mod live;

@@ -100,6 +100,39 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happens to some lines, the others are read.
+    #[test]
+    fn lines_that_nothing_happened_to_are_read(
+        edits in vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let line = |value: u32| {
+            format!(
+                "{{\"v\":1,\"at\":\"2023-11-14T22:13:20Z\",\"kind\":\"change\",\"parameter\":\"x\",\
+                 \"from\":{value},\"to\":\"{value}\"}}\n"
+            )
+        };
+        let lines: Vec<String> = (100..120).map(line).collect();
+        let mut bytes = lines.concat().into_bytes();
+        let length = lines[0].len();
+        let mut touched = std::collections::BTreeSet::new();
+        for (place, value) in &edits {
+            let place = place.index(bytes.len());
+            bytes[place] = *value;
+            // Without its newline a line takes the next one with it.
+            touched.extend([place / length, place / length + usize::from((place + 1) % length == 0)]);
+        }
+        bytes.truncate(cut.index(bytes.len() + 1));
+        let whole = (bytes.len() + 1) / length;
+        let read = nettune::ledger::parse(&bytes);
+        let untouched = (0..whole).filter(|line| !touched.contains(line)).count();
+        prop_assert!(read.records.len() >= untouched, "{} of {untouched}", read.records.len());
+    }
+}
+
 #[test]
 fn garbled_captures() {
     let seeds = seeds();

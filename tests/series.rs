@@ -10,7 +10,7 @@ use crate::fixture;
 use crate::support::Exporter;
 
 /// The function, as it stands in the document.
-const FORMULA: &str = "559  +  15 C  +  38 D  +  29 K  +  I  +  2 R  +  T  +  8 G  +  17 L  +  8 U  +  P ( 211  +  22 A )  +  53 E";
+const FORMULA: &str = "564  +  15 C  +  38 D  +  29 K  +  I  +  2 R  +  T  +  8 G  +  17 L  +  8 U  +  P ( 211  +  22 A )  +  53 E  +  4 X";
 
 /// Its value for the host that a scrape shows.
 fn bound(samples: &Samples) -> usize {
@@ -33,7 +33,7 @@ fn bound(samples: &Samples) -> usize {
     let paths = count("nettune_path_info");
     let declared = count("nettune_path_declared_rtt_seconds");
     let algorithms = of(&["nettune_tcp_busy_seconds_total"], "congestion").len();
-    559 + 15 * cpus
+    564 + 15 * cpus
         + 38 * devices
         + 29 * cards
         + count("nettune_nic_interrupts_total")
@@ -44,6 +44,7 @@ fn bound(samples: &Samples) -> usize {
         + 8 * count("nettune_udp_sockets")
         + paths * (211 + 22 * algorithms)
         + 53 * declared
+        + 4 * count("nettune_sysctl_last_change_timestamp_seconds")
 }
 
 /// Series of the default collectors: without those of `--collector.netstat.all`

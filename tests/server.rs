@@ -28,6 +28,9 @@ fn pages_answer() {
     for (path, content_type, beginning) in [
         ("/", "text/html; charset=utf-8", "<!DOCTYPE html>"),
         ("/metrics", TEXT, "# HELP "),
+        ("/changes", "text/plain; charset=utf-8", "no changes\n"),
+        ("/changes?format=text", "text/plain; charset=utf-8", "no changes\n"),
+        ("/changes?format=json", "application/json", "{\"version\":1,\"changes\":[]}\n"),
         ("/-/healthy", "text/plain; charset=utf-8", "healthy\n"),
         ("/-/ready", "text/plain; charset=utf-8", "ready\n"),
         ("/-/ready?x=1", "text/plain; charset=utf-8", "ready\n"),
@@ -68,7 +71,7 @@ fn head_has_the_headers_of_get_and_no_body() {
 #[test]
 fn other_methods_are_refused_and_bodies_not_read() {
     let exporter = Exporter::start(&[]);
-    for path in ["/", "/metrics", "/-/healthy", "/-/ready"] {
+    for path in ["/", "/metrics", "/changes", "/-/healthy", "/-/ready"] {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"] {
             let response = exporter.address().request(method, path, &[("Content-Length", "1000000000")]);
             assert_eq!(response.status, 405, "{method} {path}");
@@ -115,6 +118,21 @@ fn the_format_is_the_one_the_client_prefers() {
         let ending = response.body.ends_with(b"# EOF\n");
         assert_eq!(ending, expected == OPEN_METRICS, "{accept:?}");
     }
+}
+
+#[test]
+fn changes_are_json_for_those_who_prefer_it() {
+    let exporter = Exporter::start(&[]);
+    let json = exporter.get("/changes", &[("Accept", "application/json")]);
+    assert_eq!(
+        (json.header("content-type"), json.header("vary")),
+        (Some("application/json"), Some("accept"))
+    );
+    let text = exporter.get("/changes?format=text", &[("Accept", "application/json")]);
+    assert_eq!(text.text(), "no changes\n");
+    let unknown = exporter.get("/changes?format=x%0Aml", &[]);
+    assert_eq!((unknown.status, unknown.text()), (400, "unknown format \"x\\nml\", expected text or json\n"));
+    assert!(exporter.get("/", &[]).text().contains("None was seen. They are kept in memory only."));
 }
 
 #[test]

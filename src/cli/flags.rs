@@ -101,6 +101,7 @@ fn process() -> Vec<Arg> {
             "Hear of TCP connections that are closed between passes; on unless --no-sockets.close-notifications",
         ),
         switch("no-sockets.close-notifications").hide(true),
+        state_dir(),
         value("config.file", "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("YAML file with devices and collectors; read again on SIGHUP"),
@@ -145,13 +146,29 @@ fn with_environment(arg: Arg) -> Arg {
     arg.env(variable).hide_env(true)
 }
 
+fn state_dir() -> Arg {
+    value("state.dir", "DIR").value_parser(value_parser!(PathBuf)).help(
+        "Keep changes of parameters in this folder, so that they survive a restart [default: $STATE_DIRECTORY, else in memory only]",
+    )
+}
+
+/// Every flag of `changes`.
+pub(super) fn changes() -> Vec<Arg> {
+    let format = value("format", "FORMAT")
+        .value_parser(PossibleValuesParser::new(["text", "json"]))
+        .default_value("text")
+        .help("How changes are printed");
+    let directory = state_dir().help("Folder where the exporter keeps them [default: $STATE_DIRECTORY]");
+    vec![with_environment(directory), format]
+}
+
 fn telemetry_path(text: &str) -> Result<String, String> {
     let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>%".contains(&byte));
     if !text.starts_with('/') || !plain {
         return Err("must start with / and consist of plain path characters".to_owned());
     }
-    if text == "/" || text.starts_with("/-/") {
-        return Err("/ and /-/ are taken by the exporter's own pages".to_owned());
+    if matches!(text, "/" | "/changes") || text.starts_with("/-/") {
+        return Err("/, /changes and /-/ are taken by the exporter's own pages".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -258,7 +275,7 @@ mod tests {
     fn telemetry_paths_leave_the_own_pages_alone() {
         assert!(telemetry_path("/metrics").is_ok());
         assert!(telemetry_path("/a/b-c_d.e").is_ok());
-        for bad in ["", "metrics", "/", "/-/ready", "/a b", "/a?b", "/ä"] {
+        for bad in ["", "metrics", "/", "/changes", "/-/ready", "/a b", "/a?b", "/ä"] {
             assert!(telemetry_path(bad).is_err(), "{bad:?}");
         }
     }

@@ -5,7 +5,7 @@ mod udp;
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -48,6 +48,8 @@ pub(super) struct Plan {
     pub(super) cpu_budget: f64,
     /// Paths that connections are sorted by.
     pub(super) paths: Arc<Paths>,
+    /// `net.core.somaxconn` before its last change, where that came before the exporter.
+    pub(super) earlier_somaxconn: Arc<OnceLock<u64>>,
 }
 
 /// Handle to the thread, which ends when the handle is dropped.
@@ -275,7 +277,8 @@ impl Walker {
         let cpu_before = cpu_time();
         let (groups, outcome) = match listeners::read(&mut self.kernel) {
             Ok(found) => {
-                let (bounds, outcome) = listeners::read_bounds(&mut self.kernel);
+                let (mut bounds, outcome) = listeners::read_bounds(&mut self.kernel);
+                bounds.earlier_somaxconn = self.plan.earlier_somaxconn.get().copied();
                 let waiting = self.waiting.as_ref();
                 let longest = 3 * self.look_interval;
                 let mut groups = self.tracker.observe(started, &found, &bounds, waiting, longest);

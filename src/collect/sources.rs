@@ -1,12 +1,18 @@
 //! The table of sources, and what each puts into a snapshot.
 
+use std::sync::{Arc, OnceLock};
+
 use super::Settings;
 use super::parameters;
 use super::sampler::Sampler;
 use crate::kernel::{Kernel, Result, Root};
+use crate::ledger::Ledger;
+use crate::model::changes::Moment;
 use crate::model::devices::{Names, group_interrupts, group_qdiscs, name_counts};
 use crate::model::host::Facts;
 use crate::model::{Nic, Snapshot};
+use crate::read::place::Place;
+use crate::read::sysctl::Value;
 use crate::read::{
     addresses, conntrack, counters, cpu, host, interrupts, links, neighbours, nic, process, qdiscs, sockstat,
     softirqs, softnet, steering,
@@ -18,6 +24,11 @@ pub(super) struct Context {
     pub(super) kernel: Kernel,
     pub(super) settings: Settings,
     pub(super) sampler: Sampler,
+    pub(super) ledger: Ledger,
+    /// The boot and the namespace that this process is in.
+    pub(super) place: Place,
+    /// See [`Plan`](super::sampler::Plan).
+    pub(super) earlier_somaxconn: Arc<OnceLock<u64>>,
     /// Read once: the kernel sums them up anew at each reading, over every CPU
     /// of every zone, and they hardly ever change.
     pub(super) unusable_pages: Option<u64>,
@@ -297,11 +308,19 @@ fn read_route(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     Ok(())
 }
 
+const SOMAXCONN: &str = "net.core.somaxconn";
+
 fn read_sysctl(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     // Defaults are left out when the host cannot be told; values are not.
     let facts = snapshot.facts.clone().or_else(|| facts(context).ok());
     let Context { kernel, settings, .. } = context;
-    let (states, result) = parameters::read(kernel, settings, facts.as_ref());
+    let (mut states, result) = parameters::read(kernel, settings, facts.as_ref());
+    context.ledger.observe(Moment::now(), &context.place, &states, result.is_ok());
+    context.ledger.annotate(&mut states);
+    if let Some(Value::Numbers(numbers)) = context.ledger.before_start(SOMAXCONN) {
+        let number = numbers.first().and_then(|number| u64::try_from(*number).ok());
+        number.inspect(|number| _ = context.earlier_somaxconn.set(*number));
+    }
     snapshot.parameters = Some(states);
     result
 }

@@ -50,6 +50,28 @@ const INTERRUPTED_DUMPS: Metric = counter(
     &[],
     "Netlink dumps that a change interrupted in every attempt, so that an entry may be missing or counted twice (NLM_F_DUMP_INTR).",
 );
+const LEDGER_CHANGES: Metric = counter(
+    "nettune_ledger_changes_total",
+    &[],
+    "Changes of parameters that were noticed, those while no exporter ran among them.",
+);
+const LEDGER_ENTRIES: Metric =
+    gauge("nettune_ledger_entries", &[], "Changes of parameters that are remembered and shown at /changes.");
+const LEDGER_FAILURES: Metric = counter(
+    "nettune_ledger_write_failures_total",
+    &[],
+    "Attempts to write changes to the state directory that failed; they are made again.",
+);
+const LEDGER_UNREADABLE: Metric = gauge(
+    "nettune_ledger_unreadable_lines",
+    &[],
+    "Lines of the file of changes that could not be read at the start and were left out.",
+);
+const LEDGER_PERSISTENT: Metric = gauge(
+    "nettune_ledger_persistent",
+    &[],
+    "1 when changes of parameters are kept in a file and survive a restart, 0 when they are kept in memory only.",
+);
 const PROCESS_CPU: Metric =
     counter("process_cpu_seconds_total", &[], "User and system CPU time of the exporter in seconds.");
 const PROCESS_RESIDENT: Metric =
@@ -71,6 +93,11 @@ pub(super) fn metrics() -> Vec<&'static Metric> {
         &RELOAD_SUCCESSFUL,
         &RELOAD_TIMESTAMP,
         &INTERRUPTED_DUMPS,
+        &LEDGER_CHANGES,
+        &LEDGER_ENTRIES,
+        &LEDGER_FAILURES,
+        &LEDGER_UNREADABLE,
+        &LEDGER_PERSISTENT,
         &PROCESS_CPU,
         &PROCESS_RESIDENT,
         &PROCESS_VIRTUAL,
@@ -99,6 +126,12 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot, serving: &Serving
     out.single(&RELOAD_SUCCESSFUL, Some(serving.reload_successful))?;
     out.single(&RELOAD_TIMESTAMP, Some(serving.reload_timestamp))?;
     out.single(&INTERRUPTED_DUMPS, Some(snapshot.exporter.interrupted_dumps))?;
+    let ledger = &snapshot.exporter.ledger;
+    out.single(&LEDGER_CHANGES, Some(ledger.changes))?;
+    out.single(&LEDGER_ENTRIES, Some(ledger.entries))?;
+    out.single(&LEDGER_FAILURES, Some(ledger.write_failures))?;
+    out.single(&LEDGER_UNREADABLE, Some(ledger.unreadable_lines))?;
+    out.single(&LEDGER_PERSISTENT, Some(ledger.persistent))?;
     write_process(out, snapshot)
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
 use super::writer::{Label, Metric, Writer, gauge, info};
 use crate::model::Snapshot;
 use crate::model::parameters::State;
@@ -25,8 +27,24 @@ const LOCKED: Metric = gauge(
     "1 for a parameter that is shown in this network namespace and can be changed only in the initial one.",
 );
 
+const PREVIOUS_VALUE: Metric = gauge(
+    "nettune_sysctl_previous_value",
+    &["parameter", "field"],
+    "The value before the last change that was seen, whoever made it, reboots included; no sample for a parameter that was not seen to change.",
+);
+const PREVIOUS_TEXT_INFO: Metric = info(
+    "nettune_sysctl_previous_text_info",
+    &["parameter", "value"],
+    "The text before the last change that was seen.",
+);
+const LAST_CHANGE: Metric = gauge(
+    "nettune_sysctl_last_change_timestamp_seconds",
+    &["parameter"],
+    "When the running value was first seen after another one, seconds since the epoch; the change is up to --sample.interval older, or happened while no exporter ran: /changes tells from when on.",
+);
+
 pub(super) fn metrics() -> Vec<&'static Metric> {
-    vec![&VALUE, &DEFAULT_VALUE, &TEXT_INFO, &LOCKED]
+    vec![&VALUE, &DEFAULT_VALUE, &TEXT_INFO, &LOCKED, &PREVIOUS_VALUE, &PREVIOUS_TEXT_INFO, &LAST_CHANGE]
 }
 
 /// Longest text that becomes a label value, characters. Lists of ports can be
@@ -52,7 +70,28 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         .collect();
     out.family(&TEXT_INFO, texts.iter().map(|(name, text)| ([Label::from(*name), text.into()], 1u64)))?;
     let locked = states.iter().filter(|state| state.locked);
-    out.family(&LOCKED, locked.map(|state| ([(&state.name).into()], 1u64)))
+    out.family(&LOCKED, locked.map(|state| ([(&state.name).into()], 1u64)))?;
+    write_changes(out, states)
+}
+
+fn write_changes(out: &mut Writer<'_>, states: &[State]) -> fmt::Result {
+    let changed = || states.iter().filter_map(|state| Some((state, state.last_change.as_deref()?)));
+    let previous = changed().flat_map(|(state, change)| match &change.from {
+        // As many as there are names for: a file may say anything.
+        Value::Numbers(numbers) if numbers.len() == state.fields.len().max(1) => fields(state, numbers),
+        _ => fields(state, &[]),
+    });
+    out.family(&PREVIOUS_VALUE, previous)?;
+    let texts: Vec<_> = changed()
+        .filter_map(|(state, change)| match &change.from {
+            Value::Text(text) => Some((&state.name, shorten(text))),
+            Value::Numbers(_) => None,
+        })
+        .collect();
+    let texts = texts.iter().map(|(name, text)| ([Label::from(*name), text.into()], 1u64));
+    out.family(&PREVIOUS_TEXT_INFO, texts)?;
+    let seconds = |at: Timestamp| at.as_millisecond() as f64 / 1e3;
+    out.family(&LAST_CHANGE, changed().map(|(state, change)| ([(&state.name).into()], seconds(change.at))))
 }
 
 /// The numbers of a parameter with the names of their fields.

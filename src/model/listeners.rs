@@ -42,8 +42,11 @@ struct Totals {
 struct Seen {
     /// Drops at the last look.
     drops: Option<u32>,
-    /// `net.core.somaxconn` when it was first seen.
+    /// `net.core.somaxconn` when it was first seen, or the one before that, where its
+    /// limit says that it is from that time.
     somaxconn: Option<u64>,
+    /// It was there at the first look, so that nothing is known of its age.
+    of_any_age: bool,
 }
 
 impl Totals {
@@ -75,6 +78,8 @@ impl Tracker {
         waiting: Option<&WaitingBy>,
         longest: Duration,
     ) -> Vec<Group> {
+        // What a later look finds new was made since the one before.
+        let of_any_age = self.last.is_none();
         let elapsed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let elapsed = elapsed.min(longest);
         self.last = Some(now);
@@ -92,7 +97,7 @@ impl Tracker {
         for (key, sockets) in &present {
             let totals = self.known.entry(*key).or_default();
             let full = if sockets.iter().any(|socket| is_full(socket)) { elapsed } else { Duration::ZERO };
-            let drops = new_drops(&mut totals.sockets, sockets, bounds.somaxconn);
+            let drops = new_drops(&mut totals.sockets, sockets, bounds, of_any_age);
             totals.full += full;
             totals.drops += drops;
             totals.queue.observe(now, queue(sockets), PEAK_WINDOW);
@@ -133,17 +138,21 @@ impl Tracker {
 
 /// Drops since the last look; of a socket not seen before all it ever had. A
 /// count that fell started anew.
-fn new_drops(seen: &mut HashMap<u64, Seen>, sockets: &[&Listener], somaxconn: Option<u64>) -> u64 {
+fn new_drops(seen: &mut HashMap<u64, Seen>, sockets: &[&Listener], bounds: &Bounds, of_any_age: bool) -> u64 {
     let mut new = 0;
     let mut now = HashMap::with_capacity(sockets.len());
     for socket in sockets {
-        let before = seen.get(&socket.cookie);
+        let first = Seen { drops: None, somaxconn: bounds.somaxconn, of_any_age };
+        let mut known = seen.get(&socket.cookie).copied().unwrap_or(first);
         if let Some(drops) = socket.drops {
-            let known = before.and_then(|seen| seen.drops).unwrap_or(0);
-            new += u64::from(drops.checked_sub(known).unwrap_or(drops));
+            let before = known.drops.unwrap_or(0);
+            new += u64::from(drops.checked_sub(before).unwrap_or(drops));
         }
-        let somaxconn = before.map_or(somaxconn, |seen| seen.somaxconn);
-        now.insert(socket.cookie, Seen { drops: socket.drops, somaxconn });
+        if known.of_any_age && bounds.earlier_somaxconn == Some(socket.limit.into()) {
+            known.somaxconn = bounds.earlier_somaxconn;
+        }
+        known.drops = socket.drops;
+        now.insert(socket.cookie, known);
     }
     *seen = now;
     new
@@ -161,7 +170,12 @@ mod tests {
     const LONGEST: Duration = Duration::from_secs(3);
 
     fn bounds() -> Bounds {
-        Bounds { somaxconn: Some(16), port_range: Some([32768, 60999]), reserved: vec![[40000, 40001]] }
+        Bounds {
+            somaxconn: Some(16),
+            earlier_somaxconn: None,
+            port_range: Some([32768, 60999]),
+            reserved: vec![[40000, 40001]],
+        }
     }
 
     #[test]
@@ -265,6 +279,26 @@ mod tests {
         // After listen() again, and then its limit is the program's own.
         let again = [listener(80, 3, 0, 16, 0), listener(81, 2, 0, 8, 0)];
         assert_eq!(causes(&again, 4096), [application, application]);
+    }
+
+    #[test]
+    fn a_limit_from_before_a_restart_is_that_of_sockets_of_the_first_look_alone() {
+        let mut tracker = Tracker::default();
+        let mut causes = |sockets: &[Listener], somaxconn: u64, earlier: Option<u64>| {
+            let bounds =
+                Bounds { somaxconn: Some(somaxconn), earlier_somaxconn: earlier, ..Bounds::default() };
+            let groups = tracker.observe(Instant::now(), sockets, &bounds, None, LONGEST);
+            groups.iter().map(|group| group.limited_by.unwrap()).collect::<Vec<_>>()
+        };
+        let application = Causes { application: 1, ..Causes::default() };
+        let older = Causes { older_somaxconn: 1, ..Causes::default() };
+        let mut sockets = vec![listener(80, 1, 0, 128, 0), listener(81, 2, 0, 100, 0)];
+        // The ledger may speak later than the first look is.
+        assert_eq!(causes(&sockets, 4096, None), [application, application]);
+        sockets.push(listener(82, 3, 0, 128, 0));
+        assert_eq!(causes(&sockets, 4096, Some(128)), [older, application, application]);
+        // It stays so through further changes.
+        assert_eq!(causes(&sockets, 8192, Some(128)), [older, application, application]);
     }
 
     #[test]

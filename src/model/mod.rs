@@ -1,5 +1,6 @@
 //! Values with meaning; no input or output, no metric names.
 
+pub mod changes;
 pub mod connections;
 pub mod defaults;
 pub mod devices;
@@ -15,4 +16,6 @@ mod snapshot;
 pub mod udp;
 pub mod units;
 
-pub use snapshot::{Connections, Exporter, Followed, Nic, Outcome, Report, Sampling, Snapshot};
+pub use snapshot::{
+    Connections, Exporter, Followed, LedgerFigures, Nic, Outcome, Report, Sampling, Snapshot,
+};

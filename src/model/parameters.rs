@@ -1,5 +1,8 @@
 //! The catalogue joined with the running kernel.
 
+use std::sync::Arc;
+
+use super::changes::Change;
 use super::defaults::default_beside;
 use super::host::Facts;
 use crate::catalogue::Parameter;
@@ -20,6 +23,10 @@ pub struct State {
     /// Shown, but not to be changed in this namespace, although the catalogue
     /// knows it as changeable.
     pub locked: bool,
+    /// Whether anybody can change it; what the kernel only tells moves by itself.
+    pub changeable: bool,
+    /// Its last change, if one was seen.
+    pub last_change: Option<Arc<Change>>,
 }
 
 impl State {
@@ -36,6 +43,8 @@ impl State {
             value: reading.value,
             default,
             locked: reading.read_only && !parameter.read_only,
+            changeable: !parameter.read_only,
+            last_change: None,
         }
     }
 }

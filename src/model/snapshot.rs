@@ -162,6 +162,23 @@ pub struct Exporter {
     pub retransmit_ratio: Option<f64>,
     /// The thread that walks sockets; `None` where it has nothing to do.
     pub sampling: Option<Sampling>,
+    /// Changes of parameters.
+    pub ledger: LedgerFigures,
+}
+
+/// What the ledger of changes tells of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LedgerFigures {
+    /// Changes noticed since the start.
+    pub changes: u64,
+    /// Changes that are remembered.
+    pub entries: u64,
+    /// Attempts to write the file that failed, since the start.
+    pub write_failures: u64,
+    /// Lines of the file that could not be read at the start.
+    pub unreadable_lines: u64,
+    /// Whether what is remembered survives a restart.
+    pub persistent: bool,
 }
 
 /// TCP connections.

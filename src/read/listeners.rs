@@ -36,6 +36,9 @@ pub struct Listener {
 pub struct Bounds {
     /// `net.core.somaxconn`
     pub somaxconn: Option<u64>,
+    /// The same before its last change, where that came before the exporter; the kernel
+    /// does not tell it.
+    pub earlier_somaxconn: Option<u64>,
     /// `net.ipv4.ip_local_port_range`: first and last.
     pub port_range: Option<[u64; 2]>,
     /// `net.ipv4.ip_local_reserved_ports`: first and last of each range.

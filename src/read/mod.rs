@@ -15,6 +15,7 @@ pub mod links;
 pub mod listeners;
 pub mod neighbours;
 pub mod nic;
+pub mod place;
 pub mod ports;
 pub mod process;
 pub mod processes;

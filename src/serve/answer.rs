@@ -9,7 +9,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tracing::debug;
 
-use super::{App, page, scrape};
+use super::{App, changes, page, scrape};
 
 pub(super) type Answer = Response<Full<Bytes>>;
 
@@ -26,7 +26,7 @@ pub(super) async fn answer(app: &App, request: &Request<Incoming>) -> Result<Ans
 
 async fn route(app: &App, request: &Request<Incoming>) -> Answer {
     let path = request.uri().path();
-    if !(path == app.telemetry_path || matches!(path, "/" | "/-/healthy" | "/-/ready")) {
+    if !(path == app.telemetry_path || matches!(path, "/" | "/changes" | "/-/healthy" | "/-/ready")) {
         return text(StatusCode::NOT_FOUND, "no such page; / lists those there are\n");
     }
     // hyper sends no body in answer to HEAD, only what it would have been.
@@ -37,6 +37,7 @@ async fn route(app: &App, request: &Request<Incoming>) -> Answer {
     }
     match path {
         "/" => page::answer(app).await,
+        "/changes" => changes::answer(app, request),
         "/-/healthy" => text(StatusCode::OK, "healthy\n"),
         "/-/ready" if app.ready.load(Ordering::Relaxed) => text(StatusCode::OK, "ready\n"),
         "/-/ready" => text(StatusCode::SERVICE_UNAVAILABLE, "the first collection has not finished\n"),

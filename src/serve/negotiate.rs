@@ -9,8 +9,14 @@ use crate::metrics::Format;
 pub(super) fn format(headers: &HeaderMap) -> Format {
     let ranges: Vec<_> = elements(headers, &ACCEPT).filter_map(Range::parse).collect();
     // Of equals this finds the last.
-    let best = Format::ALL.into_iter().max_by_key(|format| quality(&ranges, *format));
+    let best = Format::ALL.into_iter().max_by_key(|format| quality(&ranges, format.content_type()));
     best.unwrap_or(Format::Text)
+}
+
+/// Whether JSON is preferred to plain text.
+pub(super) fn json(headers: &HeaderMap) -> bool {
+    let ranges: Vec<_> = elements(headers, &ACCEPT).filter_map(Range::parse).collect();
+    quality(&ranges, "application/json") > quality(&ranges, "text/plain;charset=utf-8")
 }
 
 /// Whether to compress.
@@ -71,9 +77,9 @@ impl<'a> Range<'a> {
     }
 }
 
-/// The quality, in thousandths, that the closest of `ranges` gives a format.
-fn quality(ranges: &[Range<'_>], format: Format) -> u16 {
-    let Some(own) = Range::parse(format.content_type()) else { return 0 };
+/// The quality, in thousandths, that the closest of `ranges` gives a content type.
+fn quality(ranges: &[Range<'_>], content_type: &str) -> u16 {
+    let Some(own) = Range::parse(content_type) else { return 0 };
     let fitting = ranges.iter().filter_map(|range| Some((range.closeness(&own)?, range.quality)));
     fitting.max().map_or(0, |(_, quality)| quality)
 }
@@ -192,6 +198,22 @@ mod tests {
             assert_eq!(format(&headers(ACCEPT, accept)), expected, "{accept:?}");
         }
         assert_eq!(format(&HeaderMap::new()), Text);
+    }
+
+    #[test]
+    fn json_is_for_those_who_prefer_it() {
+        for (accept, expected) in [
+            ("application/json", true),
+            ("application/json, text/plain;q=0.9, */*;q=0.1", true),
+            ("application/*", true),
+            ("text/html,application/xhtml+xml,*/*;q=0.8", false),
+            ("application/json;q=0.5, text/plain", false),
+            ("*/*", false),
+            ("application/json;q=0", false),
+        ] {
+            assert_eq!(json(&headers(ACCEPT, accept)), expected, "{accept:?}");
+        }
+        assert!(!json(&HeaderMap::new()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The page for people.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -7,7 +8,9 @@ use hyper::StatusCode;
 use super::answer::{Answer, with_body};
 use super::{App, scrape};
 use crate::collect::{SOURCES, Selection};
+use crate::ledger;
 use crate::model::Report;
+use crate::model::changes::Change;
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -28,21 +31,44 @@ pub(super) async fn answer(app: &App) -> Answer {
         notices
             .push("The last reload failed; the configuration before it is in use. See the log.".to_owned());
     }
-    let page = render(&app.telemetry_path, &notices, reports);
+    let ledger = app.collector.ledger();
+    let page = render(&app.telemetry_path, &notices, reports, &ledger.changes(), ledger.figures().persistent);
     with_body(StatusCode::OK, "text/html; charset=utf-8", page.into())
 }
 
-fn render(telemetry_path: &str, notices: &[String], reports: &[Report]) -> String {
+/// Changes that the page shows; all are at `/changes`.
+const CHANGES: usize = 10;
+
+fn render(
+    telemetry_path: &str,
+    notices: &[String],
+    reports: &[Report],
+    changes: &[Arc<Change>],
+    persistent: bool,
+) -> String {
     let notice: String =
         notices.iter().map(|notice| format!("<p class=\"notice\">{}</p>\n", escape(notice))).collect();
     let rows: String = reports.iter().map(row).collect();
+    let kept = if persistent { "They survive a restart." } else { "They are kept in memory only." };
+    let note = match changes.len() {
+        0 => format!("None was seen. {kept}"),
+        count => format!("{} of {count}, the last first. {kept}", count.min(CHANGES)),
+    };
+    let changes: String = changes.iter().rev().take(CHANGES).map(|change| change_row(change)).collect();
     // What comes from outside is filled in last, so that it is not searched.
     TEMPLATE
         .replace("{version}", env!("CARGO_PKG_VERSION"))
         .replace("{revision}", &escape(crate::REVISION))
         .replace("{telemetry_path}", &escape(telemetry_path))
         .replace("{notice}", &notice)
+        .replace("{changes_note}", &note)
         .replace("{rows}", &rows)
+        .replace("{changes}", &changes)
+}
+
+fn change_row(change: &Change) -> String {
+    let (at, row) = (change.at, ledger::row(change));
+    format!("<tr><td class=\"when\">{at:.0}</td><td>{}</td></tr>\n", escape(&row))
 }
 
 fn row(report: &Report) -> String {
@@ -83,7 +109,7 @@ mod tests {
     fn what_the_host_says_is_escaped() {
         let outcome = Outcome::Failed(r#"<script>alert("1")</script> & 'x'"#.to_owned());
         let report = Report { source: "netstat", outcome, duration: Duration::from_micros(1234) };
-        let page = render("/metrics", &["a < b".to_owned()], &[report]);
+        let page = render("/metrics", &["a < b".to_owned()], &[report], &[], false);
         assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;"));
         assert!(!page.contains("<script"));
         assert!(page.contains("<p class=\"notice\">a &lt; b</p>"));
@@ -94,9 +120,17 @@ mod tests {
 
     #[test]
     fn the_page_needs_nothing_from_elsewhere_and_leaves_no_placeholder() {
-        let page = render("/metrics", &[], &[]);
+        let page = render("/metrics", &[], &[], &[], true);
         assert!(!page.contains("//") && !page.contains("src="), "{page}");
-        for placeholder in ["{version}", "{revision}", "{telemetry_path}", "{notice}", "{rows}"] {
+        for placeholder in [
+            "{version}",
+            "{revision}",
+            "{telemetry_path}",
+            "{notice}",
+            "{rows}",
+            "{changes_note}",
+            "{changes}",
+        ] {
             assert!(!page.contains(placeholder));
         }
     }

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use listenfd::ListenFd;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -19,6 +20,7 @@ use crate::cli::{ListenAddress, LogFormat, ServeArgs};
 use crate::collect::{Collector, Selection};
 use crate::config::{Config, ReloadState, one_line};
 use crate::kernel::{self, Kernel, Root};
+use crate::ledger::Ledger;
 
 /// Why the exporter did not start.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +85,12 @@ pub fn start(config: Config) -> Result<(), Error> {
             url = listeners.url(),
             "listening"
         );
-        let collector = Collector::start(kernel, config.settings.clone())
+        let ledger = match &config.args.state_dir {
+            Some(directory) => Ledger::open(directory.clone()),
+            None => Ok(Ledger::in_memory()),
+        };
+        let ledger = ledger.map_err(Error::system("cannot start the thread that writes changes"))?;
+        let collector = Collector::start(kernel, config.settings.clone(), ledger.clone())
             .map_err(Error::system("cannot start the collecting thread"))?;
         let state = Arc::new(ReloadState::started());
         let limits = Limits { connections, ..Limits::default() };
@@ -97,12 +104,17 @@ pub fn start(config: Config) -> Result<(), Error> {
             notify(&[NotifyState::Stopping]);
         })
         .await;
+        ledger.finish(LAST_WORDS);
         Ok(())
     });
     // Not waiting for a reload that may hang in its file system.
     runtime.shutdown_background();
     result
 }
+
+/// How long the end waits for the ledger to be written: a restart then knows when
+/// parameters were looked at last. A disk that takes longer loses that, and no change.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Descriptors kept for files, netlink sockets and listeners.
 const DESCRIPTORS_RESERVED: u64 = 40;

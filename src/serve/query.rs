@@ -1,9 +1,9 @@
-//! `?collect[]=NAME&collect[]=NAME`
+//! `?collect[]=NAME&collect[]=NAME`, `?format=NAME`
 
-/// The values of `collect[]`, in order; other parameters are not ours to judge.
-pub(super) fn wanted(query: &str) -> Vec<String> {
+/// The values of one parameter, in order; others are not ours to judge.
+pub(super) fn values(query: &str, wanted: &str) -> Vec<String> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs.filter(|(name, _)| decode(name) == "collect[]").map(|(_, value)| decode(value)).collect()
+    pairs.filter(|(name, _)| decode(name) == wanted).map(|(_, value)| decode(value)).collect()
 }
 
 /// Undoes percent encoding; what is not an encoding stands for itself.
@@ -52,7 +52,7 @@ mod tests {
             ("collect[]=%zz%ff", &["%zz\u{fffd}"]),
             ("&&=&", &[]),
         ] {
-            assert_eq!(wanted(query), expected, "{query:?}");
+            assert_eq!(values(query, "collect[]"), expected, "{query:?}");
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) async fn within(app: &App, wanted: Selection, limit: Duration) -> Res
 }
 
 fn selection(query: &str) -> Result<Selection, String> {
-    let wanted = query::wanted(query);
+    let wanted = query::values(query, "collect[]");
     if wanted.is_empty() {
         return Ok(Selection::all());
     }

@@ -196,8 +196,12 @@ impl Chain {
         how: &Circumstances,
     ) -> (Vec<listeners::Group>, Vec<udp::Group>) {
         let port_range = Some([*how.range.start(), *how.range.end()].map(u64::from));
-        let bounds =
-            read_listeners::Bounds { somaxconn: Some(how.limit), port_range, reserved: vec![[9, 3]] };
+        let bounds = read_listeners::Bounds {
+            somaxconn: Some(how.limit),
+            earlier_somaxconn: None,
+            port_range,
+            reserved: vec![[9, 3]],
+        };
         let groups = self.listeners.observe(started, listening, &bounds, Some(waiting), how.since);
         let bounds = read_udp::Bounds {
             rmem_default: Some(how.limit),

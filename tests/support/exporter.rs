@@ -112,6 +112,11 @@ impl Exporter {
         self.log.lock().unwrap().clone()
     }
 
+    /// Of the process; what only starts it makes way for it (`ip netns exec`, `exec` of sh).
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by its name, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());

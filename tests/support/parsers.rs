@@ -55,6 +55,8 @@ const PARSERS: &[(&str, Parser)] = &[
     ("routes", |bytes| addresses::count_routes(&mut Default::default(), bytes)),
     ("rings", |bytes| nic::parse_rings(bytes).map(drop)),
     ("channels", |bytes| nic::parse_channels(bytes).map(drop)),
+    ("boot id", |bytes| place::parse_boot(bytes).map(drop)),
+    ("ledger", |bytes| nettune::ledger::parse(bytes).first.map_or(Ok(()), Err)),
     ("conntrack statistics", |bytes| conntrack::add_statistics(&mut Default::default(), bytes)),
 ];
 
