@@ -7,6 +7,7 @@ mod closes;
 mod owners;
 mod parameters;
 mod passes;
+mod persisted;
 mod ports;
 mod sampler;
 mod sources;
@@ -148,7 +149,13 @@ impl Collector {
         let reading = Arc::new(AtomicUsize::new(0));
         let sampler = Sampler::start(kernel.another(), settings.sampling())?;
         let mut reader = Reader {
-            context: Context { kernel, settings, sampler, unusable_pages: None },
+            context: Context {
+                kernel,
+                settings,
+                sampler,
+                unusable_pages: None,
+                persisted: persisted::Cache::default(),
+            },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),
             outcomes: vec![None; SOURCES.len()],
