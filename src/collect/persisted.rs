@@ -22,7 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(15);
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     looked: Option<Instant>,
-    seen: Vec<Seen>,
+    files: Vec<Seen>,
+    programs: Vec<Seen>,
     configuration: Configuration,
     evidence: Evidence,
     failed: Option<Arc<Error>>,
@@ -67,17 +68,18 @@ impl Cache {
     }
 
     fn look(&mut self, kernel: &mut Kernel, settings: &Settings, facts: Option<&Facts>) {
-        let mut seen = files::look(kernel);
-        seen.extend(programs::look(kernel, &self.evidence));
-        let changed = seen != self.seen;
+        let files = files::look(kernel);
+        let programs = programs::look(kernel, &self.evidence);
+        let changed = (&files, &programs) != (&self.files, &self.programs);
         if changed {
             let (configuration, result) = files::read(kernel);
             self.configuration = configuration;
             self.failed = result.err().map(Arc::new);
             self.evidence = programs::read(kernel);
-            // Which files there are to look at, what was read may tell.
-            self.seen = files::look(kernel);
-            self.seen.extend(programs::look(kernel, &self.evidence));
+            // As they were before they were read, so that no change is missed; which files
+            // of programs there are to look at, only reading them tells.
+            self.files = files;
+            self.programs = programs::look(kernel, &self.evidence);
         }
         let mut interfaces = sysctl::interfaces(kernel).unwrap_or_default();
         interfaces.retain(|name| settings.devices.keeps(name));

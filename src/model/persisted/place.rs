@@ -32,6 +32,9 @@ pub fn persisting(
     value: &str,
     taking: Taking,
 ) -> Option<Persisting> {
+    if !is_plain(value) || !is_plain(&key.name) {
+        return None;
+    }
     let wanted = match write(key.parameter, value, None, taking) {
         (Some(wanted), true) => wanted,
         _ => return None,
@@ -85,6 +88,12 @@ impl Persisting {
     }
 }
 
+/// Whether a shell takes this as it stands between apostrophes, and without blanks also
+/// bare: interfaces and files may be called anything.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|character| character.is_ascii_alphanumeric() || " ._-/,:@+".contains(character))
+}
+
 /// For sed: characters that mean others stand in a class of their own.
 fn literal(line: &str) -> String {
     let mut pattern = String::new();
@@ -105,7 +114,7 @@ fn own_file(configuration: &Configuration, path: &str, line: &str) -> Option<Str
     let own = real == SYSCTL_CONF || (real.starts_with(OWN) && !configuration.packaged.contains(real));
     let wanted = parse(line.as_bytes(), Loader::Systemd).pop()?.content;
     let has_line = file.systemd.iter().flatten().any(|line| line.content == wanted);
-    (own && !has_line).then(|| real.to_owned())
+    (own && !has_line && is_plain(real) && !real.contains(' ')).then(|| real.to_owned())
 }
 
 /// The last part of the name, or all of it where several end alike. A slash, as in the

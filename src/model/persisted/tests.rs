@@ -173,6 +173,15 @@ fn the_file_sorts_after_all_that_set_the_key() {
 }
 
 #[test]
+fn names_that_a_shell_would_take_for_more_are_left_alone() {
+    let file = "/etc/sysctl.d/50 $(reboot).conf";
+    let steps =
+        keep(&configuration(&[(file, "net.core.somaxconn = 1\n")]), "net.core.somaxconn", "4096").unwrap();
+    assert_eq!(steps.files, ["/etc/sysctl.d/99-zz-nettune-somaxconn.conf"]);
+    assert_eq!(keep(&configuration(&[]), "net.core.somaxconn", "1 '; reboot"), None);
+}
+
+#[test]
 fn a_module_is_loaded_first() {
     let steps = keep(&configuration(&[]), "net.netfilter.nf_conntrack_max", "262144").unwrap();
     let files = [
