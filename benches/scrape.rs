@@ -67,7 +67,7 @@ fn measure(servers: &[&Server]) -> Vec<Cost> {
 }
 
 /// Sources that none of node_exporter's collectors named below reads.
-const WITHOUT_MATCH: [&str; 10] = [
+const WITHOUT_MATCH: [&str; 11] = [
     "host",
     "listener",
     "connection",
@@ -76,6 +76,7 @@ const WITHOUT_MATCH: [&str; 10] = [
     "interrupts",
     "steering",
     "route",
+    "persisted",
     "process",
     "udp",
 ];

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nettune::catalogue::CATALOGUE;
-use nettune::kernel::{Constants, Kernel, Request, Root, Roots};
+use nettune::kernel::{Constants, FileKind, Kernel, Request, Root, Roots};
+use nettune::read::persisted;
 
 const PROC: &[&str] = &[
     "interrupts",
@@ -73,10 +74,27 @@ fn capture() -> Result<String, Box<dyn Error>> {
             Err(error) => println!("not here: {error}"),
         }
     }
+    for (path, stamp) in persisted::look(&kernel) {
+        if stamp.is_some_and(|stamp| stamp.kind == FileKind::Regular) {
+            copy_host_file(&mut kernel, &path, directory)?;
+        }
+    }
     let Constants { page_size, clock_ticks, hz, machine } = Constants::live();
     let constants = format!("page_size {page_size}\nclock_ticks {clock_ticks}\nhz {hz}\nmachine {machine}\n");
     fs::write(directory.join("constants"), constants)?;
     Ok(format!("captured {} files into {}", count(directory)?, directory.display()))
+}
+
+/// One of the files that set parameters at boot. Of a program only counts that it is there.
+fn copy_host_file(kernel: &mut Kernel, path: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
+    let to = directory.join("root").join(path.trim_start_matches('/'));
+    fs::create_dir_all(to.parent().ok_or("no parent")?)?;
+    if path.ends_with("sysctl") {
+        fs::write(to, "stands for the program\n")?;
+    } else {
+        fs::write(to, kernel.host_file(path, 1 << 20)?)?;
+    }
+    Ok(())
 }
 
 fn count(directory: &Path) -> std::io::Result<usize> {

@@ -225,6 +225,7 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
         roots: Roots {
             proc: flags.one("path.procfs").unwrap_or(defaults.proc),
             sys: flags.one("path.sysfs").unwrap_or(defaults.sys),
+            host: flags.one("path.rootfs").unwrap_or(defaults.host),
         },
         recorded: flags.one("path.recorded"),
         collectors: SOURCES

@@ -7,6 +7,7 @@ mod closes;
 mod owners;
 mod parameters;
 mod passes;
+mod persisted;
 mod ports;
 mod sampler;
 mod sources;
@@ -166,6 +167,7 @@ impl Collector {
                 place,
                 earlier_somaxconn,
                 unusable_pages: None,
+                persisted: persisted::Cache::default(),
             },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),

@@ -190,6 +190,32 @@ fn empty_and_huge_files_fail_alone() {
     assert!(log.contains("net/netstat: larger than 33554432 bytes"), "{log}");
 }
 
+/// Of the files that set parameters at boot one spoils no other.
+#[test]
+fn a_boot_file_that_cannot_be_read_is_named_and_the_others_stand() {
+    let fixture = Fixture::copy("6.18-host");
+    let healthy = scrape(&fixture).0;
+    let directory = "root/etc/sysctl.d";
+    symlink("70-loop.conf", fixture.path(&format!("{directory}/70-loop.conf"))).unwrap();
+    symlink("nowhere", fixture.path(&format!("{directory}/71-dangling.conf"))).unwrap();
+    fs::create_dir(fixture.path(&format!("{directory}/72-folder.conf"))).unwrap();
+    fixture.write(&format!("{directory}/73-huge.conf"), &vec![b'#'; (1 << 20) + 1]);
+    fixture.write(&format!("{directory}/74-binary.conf"), b"\0\xff=\x01\n\xfe");
+    fixture.write(&format!("{directory}/75-good.conf"), b"net.ipv4.tcp_retries2 = 9\n");
+    let (found, log) = scrape(&fixture);
+    assert_eq!(failed(&found), ["persisted"]);
+    assert!(log.contains("70-loop.conf: Too many levels of symbolic links"), "{log}");
+    for name in ["70-loop", "71-dangling", "72-folder", "73-huge"] {
+        let series = "nettune_sysctl_file_problems{file=\"/etc/sysctl.d/";
+        assert_eq!(found[&format!("{series}{name}.conf\",problem=\"unreadable\"}}")], 1.0, "{name}");
+    }
+    let value = "nettune_sysctl_persisted_value{parameter=\"net.ipv4.tcp_retries2\",field=\"\"}";
+    assert_eq!(found[value], 9.0);
+    let lost: Vec<_> =
+        healthy.keys().filter(|series| !volatile(series) && !found.contains_key(*series)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}
+
 #[test]
 fn a_file_that_loops_or_is_a_directory_is_no_trap() {
     let fixture = Fixture::copy("6.18-host");

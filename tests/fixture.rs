@@ -14,7 +14,8 @@ pub(crate) fn root() -> PathBuf {
 /// Names of all fixtures.
 pub(crate) fn names() -> Vec<String> {
     let entries = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap());
-    let folders = entries.filter(|entry| entry.path().is_dir());
+    // Trees of sysctl.d are no captures of a host.
+    let folders = entries.filter(|entry| entry.path().join("constants").is_file());
     let mut names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     names
@@ -50,11 +51,12 @@ impl Fixture {
     /// The flags that make the exporter read this copy.
     pub(crate) fn flags(&self) -> Vec<String> {
         let flag = |name: &str, relative: &str| format!("--path.{name}={}", self.path(relative).display());
-        vec![flag("procfs", "proc"), flag("sysfs", "sys"), flag("recorded", "")]
+        vec![flag("procfs", "proc"), flag("sysfs", "sys"), flag("rootfs", "root"), flag("recorded", "")]
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies what is below one folder into another, links as links.
+pub(crate) fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let (source, target) = (entry.path(), to.join(entry.file_name()));

@@ -34,7 +34,8 @@ impl Server {
     }
 
     fn start_in(scratch: Scratch, limits: Limits) -> Self {
-        let roots = Roots { proc: scratch.path("proc"), sys: scratch.path("sys") };
+        let roots =
+            Roots { proc: scratch.path("proc"), sys: scratch.path("sys"), host: scratch.path("root") };
         let socket = scratch.path("socket");
         let address = Address::Unix(socket.clone());
         let (stop, stopped) = oneshot::channel();

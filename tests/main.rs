@@ -22,6 +22,7 @@ mod limits;
 mod listeners;
 mod live;
 mod path;
+mod persisted;
 mod ports;
 mod process;
 mod prometheus;

@@ -17,7 +17,9 @@ conntrack conntrack
 ethtool ethtool
 iperf3 iperf3
 sysctl procps
+/usr/lib/systemd/systemd-sysctl systemd
 setpriv util-linux
+unshare util-linux
 curl curl
 python3 python3
 '

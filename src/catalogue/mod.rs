@@ -41,6 +41,9 @@ pub struct Parameter {
     pub unit: String,
     /// Who has a value of its own.
     pub scope: Scope,
+    /// The least and the greatest integer that Linux 6.18 lets be written, where those
+    /// of 32 bits are not the limits.
+    pub accepts: Option<[i64; 2]>,
     /// First mainline release that has it.
     pub since: Option<Version>,
     /// First mainline release without it.

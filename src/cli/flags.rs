@@ -56,8 +56,9 @@ fn paths() -> Vec<Arg> {
     let args = vec![
         path("path.procfs").default_value("/proc").help("Mount point of procfs"),
         path("path.sysfs").default_value("/sys").help("Mount point of sysfs"),
-        // Accepted as every exporter does; no file of the host's root is read yet.
-        path("path.rootfs").hide(true).help("The host's root"),
+        path("path.rootfs")
+            .default_value("/")
+            .help("The host's root directory: where the files are that set parameters at boot"),
         path("path.recorded").hide(true).help("Serve the netlink answers recorded in this folder"),
     ];
     args.into_iter().map(|arg| arg.help_heading("Paths")).collect()

@@ -273,6 +273,7 @@ mod tests {
         let roots = Roots {
             proc: "tests/fixtures/6.18-host/proc".into(),
             sys: "tests/fixtures/6.18-host/sys".into(),
+            ..Roots::default()
         };
         let kernel = Kernel::recorded(roots, std::path::Path::new("tests/fixtures/6.18-host")).unwrap();
         assert!(Closes::start(&kernel).unwrap_err().is_absent());

@@ -1,9 +1,11 @@
 //! The table of sources, and what each puts into a snapshot.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use super::Settings;
 use super::parameters;
+use super::persisted;
 use super::sampler::Sampler;
 use crate::kernel::{Kernel, Result, Root};
 use crate::ledger::Ledger;
@@ -32,6 +34,7 @@ pub(super) struct Context {
     /// Read once: the kernel sums them up anew at each reading, over every CPU
     /// of every zone, and they hardly ever change.
     pub(super) unusable_pages: Option<u64>,
+    pub(super) persisted: persisted::Cache,
 }
 
 /// One source of facts: a file, a netlink answer, or a few that belong together.
@@ -80,6 +83,11 @@ pub const SOURCES: &[Source] = &[
     Source { name: "neighbour", help: "neighbour tables beside their limits", read: read_neighbour },
     Source { name: "route", help: "addresses and routes of each device", read: read_route },
     Source { name: "sysctl", help: "every parameter of the catalogue", read: read_sysctl },
+    Source {
+        name: "persisted",
+        help: "parameters at the next boot: sysctl.d, and who else sets them",
+        read: read_persisted,
+    },
     Source { name: "process", help: "the exporter's own process", read: read_process },
 ];
 
@@ -322,6 +330,17 @@ fn read_sysctl(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
         number.inspect(|number| _ = context.earlier_somaxconn.set(*number));
     }
     snapshot.parameters = Some(states);
+    result
+}
+
+/// Owners are found for the running values that `sysctl` read.
+fn read_persisted(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    let facts = snapshot.facts.clone().or_else(|| facts(context).ok());
+    let Context { kernel, settings, persisted, .. } = context;
+    let (found, result) = persisted.read(kernel, settings, facts.as_ref(), Instant::now());
+    snapshot.persisted = Some(found);
+    let states = snapshot.parameters.as_deref();
+    snapshot.owners = states.map(|states| persisted.owners(kernel, states, facts.as_ref()));
     result
 }
 

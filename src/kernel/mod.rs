@@ -8,6 +8,7 @@
 mod constants;
 mod driver_statistics;
 mod error;
+mod host_files;
 mod namespaces;
 pub mod netlink;
 mod request;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 pub use constants::Constants;
 pub use error::{Error, Malformed, Result};
+pub use host_files::{FileKind, Stamp};
 pub use request::Request;
 pub use roots::{Root, Roots};
 use sock_diag::{CloseEvents, Scope};

@@ -22,18 +22,20 @@ pub enum Root {
     Sys,
 }
 
-/// Where procfs and sysfs are mounted.
+/// Where procfs, sysfs and the host's root directory are mounted.
 #[derive(Debug, Clone)]
 pub struct Roots {
     /// Mount point of procfs, usually `/proc`.
     pub proc: PathBuf,
     /// Mount point of sysfs, usually `/sys`.
     pub sys: PathBuf,
+    /// The host's root directory, usually `/`; in a container wherever it is mounted.
+    pub host: PathBuf,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into() }
+        Self { proc: "/proc".into(), sys: "/sys".into(), host: "/".into() }
     }
 }
 

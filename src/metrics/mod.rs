@@ -10,6 +10,7 @@ mod hosts;
 mod links;
 mod listeners;
 mod nic;
+mod persisted;
 mod ports;
 mod qdiscs;
 mod receive;
@@ -117,13 +118,14 @@ impl Collector for Exposition {
         qdiscs::write(&mut out, snapshot)?;
         nic::write(&mut out, snapshot)?;
         tables::write(&mut out, snapshot)?;
-        sysctl::write(&mut out, snapshot)
+        sysctl::write(&mut out, snapshot)?;
+        persisted::write(&mut out, snapshot)
     }
 }
 
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 15] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 16] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
         ("The host: `host` and `cpu`", hosts::metrics()),
@@ -140,6 +142,7 @@ pub fn groups() -> [(&'static str, Vec<&'static Metric>); 15] {
         ("Network cards: `ethtool` and `steering`", nic::metrics()),
         ("Tables: `conntrack` and `neighbour`", tables::metrics()),
         ("Parameters: `sysctl`", sysctl::metrics()),
+        ("Parameters at the next boot: `persisted`", persisted::metrics()),
     ]
 }
 

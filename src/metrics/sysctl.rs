@@ -54,12 +54,13 @@ const TEXT_LIMIT: usize = 200;
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     let states = snapshot.parameters.as_deref().unwrap_or_default();
     let running = states.iter().flat_map(|state| match &state.value {
-        Value::Numbers(numbers) => fields(state, numbers),
-        Value::Text(_) => fields(state, &[]),
+        Value::Numbers(numbers) => fields(&state.name, &state.fields, numbers),
+        Value::Text(_) => fields(&state.name, &state.fields, &[]),
     });
     out.family(&VALUE, running)?;
-    let defaults =
-        states.iter().flat_map(|state| fields(state, state.default.as_deref().unwrap_or_default()));
+    let defaults = states
+        .iter()
+        .flat_map(|state| fields(&state.name, &state.fields, state.default.as_deref().unwrap_or_default()));
     out.family(&DEFAULT_VALUE, defaults)?;
     let texts: Vec<_> = states
         .iter()
@@ -78,8 +79,10 @@ fn write_changes(out: &mut Writer<'_>, states: &[State]) -> fmt::Result {
     let changed = || states.iter().filter_map(|state| Some((state, state.last_change.as_deref()?)));
     let previous = changed().flat_map(|(state, change)| match &change.from {
         // As many as there are names for: a file may say anything.
-        Value::Numbers(numbers) if numbers.len() == state.fields.len().max(1) => fields(state, numbers),
-        _ => fields(state, &[]),
+        Value::Numbers(numbers) if numbers.len() == state.fields.len().max(1) => {
+            fields(&state.name, &state.fields, numbers)
+        }
+        _ => fields(&state.name, &state.fields, &[]),
     });
     out.family(&PREVIOUS_VALUE, previous)?;
     let texts: Vec<_> = changed()
@@ -95,13 +98,17 @@ fn write_changes(out: &mut Writer<'_>, states: &[State]) -> fmt::Result {
 }
 
 /// The numbers of a parameter with the names of their fields.
-fn fields<'s>(state: &'s State, numbers: &'s [i64]) -> impl Iterator<Item = ([Label<'s>; 2], i64)> {
-    let names = state.fields.iter().map(String::as_str).chain(std::iter::repeat(""));
-    names.zip(numbers).map(|(field, number)| ([(&state.name).into(), field.into()], *number))
+pub(super) fn fields<'s, N: Copy>(
+    name: &'s str,
+    fields: &'s [String],
+    numbers: &'s [N],
+) -> impl Iterator<Item = ([Label<'s>; 2], N)> {
+    let names = fields.iter().map(String::as_str).chain(std::iter::repeat(""));
+    names.zip(numbers).map(move |(field, number)| ([name.into(), field.into()], *number))
 }
 
 /// Cut where an item of a list ends, so that no number is cut into another.
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(TEXT_LIMIT) {
         Some((end, _)) => {
             let end = text[..end].rfind([',', ' ']).unwrap_or(end);

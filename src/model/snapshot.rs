@@ -7,7 +7,9 @@ use super::connections::{Pass, Paths, Sums};
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
 use super::listeners::Group;
+use super::owners::Owned;
 use super::parameters::State;
+use super::persisted::Persisted;
 use super::ports::Usage;
 use super::udp;
 use super::units::UnitMemory;
@@ -136,6 +138,10 @@ pub struct Snapshot {
     pub routes: Option<Vec<DeviceCount>>,
     /// Parameters of the catalogue.
     pub parameters: Option<Vec<State>>,
+    /// Parameters at the next boot.
+    pub persisted: Option<Arc<Persisted>>,
+    /// Programs that set running values which files do not explain.
+    pub owners: Option<Vec<Owned>>,
     /// Our own process.
     pub process: Option<Process>,
     /// The exporter itself.

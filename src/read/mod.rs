@@ -15,6 +15,8 @@ pub mod links;
 pub mod listeners;
 pub mod neighbours;
 pub mod nic;
+pub mod owners;
+pub mod persisted;
 pub mod place;
 pub mod ports;
 pub mod process;

@@ -57,6 +57,31 @@ const PARSERS: &[(&str, Parser)] = &[
     ("channels", |bytes| nic::parse_channels(bytes).map(drop)),
     ("boot id", |bytes| place::parse_boot(bytes).map(drop)),
     ("ledger", |bytes| nettune::ledger::parse(bytes).first.map_or(Ok(()), Err)),
+    ("boot files", |bytes| {
+        for loader in persisted::Loader::BOTH {
+            for line in persisted::parse(bytes, loader) {
+                if let persisted::Content::Assignment { path, .. } = line.content {
+                    persisted::matches(&path, "net/ipv4/conf/eth0/rp_filter");
+                }
+            }
+        }
+        Ok(())
+    }),
+    ("module lists", |bytes| {
+        persisted::parse_module_names(bytes);
+        persisted::parse_modprobe(bytes);
+        persisted::parse_loaded(bytes);
+        persisted::parse_packaged(bytes);
+        Ok(())
+    }),
+    ("owners' files", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        owners::parse_ini(&text);
+        owners::parse_profile(&text);
+        owners::parse_profile_names(&text);
+        owners::parse_kube_proxy(&text);
+        Ok(())
+    }),
     ("conntrack statistics", |bytes| conntrack::add_statistics(&mut Default::default(), bytes)),
 ];
 
