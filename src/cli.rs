@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use tracing::level_filters::LevelFilter;
 
 use crate::REVISION;
-use crate::collect::{DeviceFilter, SOURCES};
+use crate::collect::{DeviceFilter, Others, SOURCES};
 use crate::kernel::Roots;
 
 use flags::Flags;
@@ -69,6 +69,8 @@ pub struct ServeArgs {
     pub sockets_cpu_budget: f64,
     /// `--sockets.close-notifications`
     pub close_notifications: bool,
+    /// `--netns`
+    pub others: Others,
     /// The configuration file.
     pub config_file: Option<PathBuf>,
     /// Check flags and file, then exit.
@@ -194,11 +196,22 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
         sockets_interval: flags.one("sockets.interval").unwrap_or(Duration::from_secs(15)),
         sockets_cpu_budget: flags.one("sockets.cpu-budget").unwrap_or(0.01),
         close_notifications: flags.switch("sockets.close-notifications").unwrap_or(true),
+        others: others(&flags.all::<String>("netns")),
         config_file: flags.one("config.file"),
         config_check: flags.is_set("config.check"),
         log_level: flags.one("log.level").unwrap_or(LevelFilter::INFO),
         log_format: flags.one("log.format").unwrap_or(LogFormat::Text),
     })
+}
+
+/// `self` is served whatever else is.
+fn others(names: &[String]) -> Others {
+    let named: Vec<String> = names.iter().filter(|name| !name.is_empty() && *name != "self").cloned().collect();
+    match named {
+        _ if named.iter().any(|name| name == "all") => Others::All,
+        _ if named.is_empty() => Others::None,
+        _ => Others::Named(named),
+    }
 }
 
 fn devices(flags: &Flags) -> Result<Option<DeviceFilter>, String> {
@@ -280,6 +293,20 @@ mod tests {
             [(&[][..], true), (&[off], false), (&[off, "serve", on], true), (&[on, off], false)]
         {
             assert_eq!(serve(line).close_notifications, expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn other_namespaces_are_none_all_or_named() {
+        let named = |names: &[&str]| Others::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        for (line, expected) in [
+            (&[][..], Others::None),
+            (&["--netns=self"], Others::None),
+            (&["--netns=self,all"], Others::All),
+            (&["--netns=web", "--netns", "db,a b"], named(&["web", "db", "a b"])),
+            (&["--netns=web", "serve", "--netns=self,db"], named(&["web", "db"])),
+        ] {
+            assert_eq!(serve(line).others, expected, "{line:?}");
         }
     }
 

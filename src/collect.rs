@@ -4,6 +4,7 @@
 //! reader of the kernel, one set of buffers and netlink sockets, and no lock.
 
 mod closes;
+mod namespaces;
 mod owners;
 mod parameters;
 mod passes;
@@ -27,8 +28,10 @@ use crate::model::connections::Paths;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 
+use namespaces::{Share, Watch};
 use sampler::{Plan, Sampler};
 use sources::Context;
+pub use crate::model::namespaces::Others;
 pub use sources::{SOURCES, Source};
 
 /// A set of sources.
@@ -87,11 +90,17 @@ pub struct Settings {
     pub close_notifications: bool,
     /// Paths that connections are sorted by.
     pub paths: Arc<Paths>,
+    /// Other network namespaces that are read; a reload does not change it.
+    pub others: Others,
 }
 
 impl Settings {
+    fn wants(&self, name: &str) -> bool {
+        index_of(name).is_some_and(|index| self.enabled.contains(index))
+    }
+
     fn sampling(&self) -> Plan {
-        let wants = |name| index_of(name).is_some_and(|index| self.enabled.contains(index));
+        let wants = |name| self.wants(name);
         Plan {
             listeners: wants("listener"),
             connections: wants("connection"),
@@ -99,6 +108,7 @@ impl Settings {
             udp_sockets: wants("udp"),
             interval: self.sockets_interval,
             cpu_budget: self.sockets_cpu_budget,
+            elsewhere: Arc::default(),
             paths: Arc::clone(&self.paths),
         }
     }
@@ -146,9 +156,12 @@ impl Collector {
     pub fn start(kernel: Kernel, settings: Settings) -> std::io::Result<Self> {
         let (requests, inbox) = sync_channel(WAITING);
         let reading = Arc::new(AtomicUsize::new(0));
-        let sampler = Sampler::start(kernel.another(), settings.sampling())?;
+        let elsewhere = Arc::<Share>::default();
+        let namespaces = Watch::start(kernel.another(), &settings, Arc::clone(&elsewhere))?;
+        let plan = Plan { elsewhere: Arc::clone(&elsewhere), ..settings.sampling() };
+        let sampler = Sampler::start(kernel.another(), plan)?;
         let mut reader = Reader {
-            context: Context { kernel, settings, sampler, unusable_pages: None },
+            context: Context { kernel, settings, sampler, namespaces, elsewhere, unusable_pages: None },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),
             outcomes: vec![None; SOURCES.len()],
@@ -205,7 +218,7 @@ impl Reader {
             };
             match request {
                 Ok(Request::Apply(settings)) => {
-                    self.context.sampler.apply(settings.sampling());
+                    self.context.apply(&settings);
                     self.context.settings = settings;
                 }
                 // Whoever gave up waiting behind a slow source wants no reading.

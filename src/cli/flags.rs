@@ -15,7 +15,7 @@ use crate::collect::SOURCES;
 pub(super) const AFTER_HELP: &str = "\
 Every flag of the exporter is an environment variable too: NETTUNE_ and the \
 flag in capitals, with underscores for dots and dashes, for example \
-NETTUNE_WEB_LISTEN_ADDRESS. Several addresses there are separated by commas. \
+NETTUNE_WEB_LISTEN_ADDRESS. Several addresses or names there are separated by commas. \
 The command line wins over the environment, and both over the file.";
 
 /// Every flag of `serve`.
@@ -101,6 +101,13 @@ fn process() -> Vec<Arg> {
             "Hear of TCP connections that are closed between passes; on unless --no-sockets.close-notifications",
         ),
         switch("no-sockets.close-notifications").hide(true),
+        Arg::new("netns")
+            .long("netns")
+            .value_name("NAME")
+            .action(ArgAction::Append)
+            .value_delimiter(',')
+            .default_value("self")
+            .help("Network namespaces: self for the exporter's own alone, all, or names of others to read besides, as nettune_netns_info has them; repeatable"),
         value("config.file", "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("YAML file with devices and collectors; read again on SIGHUP"),

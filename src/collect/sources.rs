@@ -1,8 +1,11 @@
 //! The table of sources, and what each puts into a snapshot.
 
+use std::sync::Arc;
+
 use super::Settings;
+use super::namespaces::{Share, Watch};
 use super::parameters;
-use super::sampler::Sampler;
+use super::sampler::{Plan, Sampler};
 use crate::kernel::{Kernel, Result, Root};
 use crate::model::devices::{Names, group_interrupts, group_qdiscs, name_counts};
 use crate::model::host::Facts;
@@ -18,9 +21,23 @@ pub(super) struct Context {
     pub(super) kernel: Kernel,
     pub(super) settings: Settings,
     pub(super) sampler: Sampler,
+    /// Reads other network namespaces, where there are to be any.
+    pub(super) namespaces: Option<Watch>,
+    /// What that takes of the CPU budget.
+    pub(super) elsewhere: Arc<Share>,
     /// Read once: the kernel sums them up anew at each reading, over every CPU
     /// of every zone, and they hardly ever change.
     pub(super) unusable_pages: Option<u64>,
+}
+
+impl Context {
+    /// Tells the other threads of new settings.
+    pub(super) fn apply(&self, settings: &Settings) {
+        self.sampler.apply(Plan { elsewhere: Arc::clone(&self.elsewhere), ..settings.sampling() });
+        if let Some(namespaces) = &self.namespaces {
+            namespaces.apply(settings);
+        }
+    }
 }
 
 /// One source of facts: a file, a netlink answer, or a few that belong together.
@@ -69,16 +86,17 @@ pub const SOURCES: &[Source] = &[
     Source { name: "neighbour", help: "neighbour tables beside their limits", read: read_neighbour },
     Source { name: "route", help: "addresses and routes of each device", read: read_route },
     Source { name: "sysctl", help: "every parameter of the catalogue", read: read_sysctl },
+    Source { name: "netns", help: "other network namespaces, as --netns says", read: read_netns },
     Source { name: "process", help: "the exporter's own process", read: read_process },
 ];
 
 fn read_host(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
-    snapshot.facts = Some(facts(context)?);
+    let Context { kernel, unusable_pages, .. } = context;
+    snapshot.facts = Some(facts(kernel, unusable_pages)?);
     Ok(())
 }
 
-fn facts(context: &mut Context) -> Result<Facts> {
-    let Context { kernel, unusable_pages, .. } = context;
+pub(super) fn facts(kernel: &mut Kernel, unusable_pages: &mut Option<u64>) -> Result<Facts> {
     let unusable_pages = *unusable_pages.get_or_insert_with(|| host::read_unusable(kernel));
     Ok(Facts::new(host::read(kernel)?, unusable_pages, kernel.constants().clone()))
 }
@@ -299,10 +317,18 @@ fn read_route(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
 
 fn read_sysctl(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     // Defaults are left out when the host cannot be told; values are not.
-    let facts = snapshot.facts.clone().or_else(|| facts(context).ok());
-    let Context { kernel, settings, .. } = context;
-    let (states, result) = parameters::read(kernel, settings, facts.as_ref());
+    let Context { kernel, settings, unusable_pages, .. } = context;
+    let facts = snapshot.facts.clone().or_else(|| facts(kernel, unusable_pages).ok());
+    let (states, result) = parameters::read(kernel, settings, facts.as_ref(), |_| true);
     snapshot.parameters = Some(states);
+    result
+}
+
+fn read_netns(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.in_initial_namespace = context.kernel.is_in_initial_namespace();
+    let Some(namespaces) = &context.namespaces else { return Ok(()) };
+    let (found, result) = namespaces.found()?;
+    snapshot.namespaces = Some(found);
     result
 }
 

@@ -8,7 +8,7 @@
 mod constants;
 mod driver_statistics;
 mod error;
-mod namespaces;
+pub mod namespaces;
 pub mod netlink;
 mod request;
 mod roots;
@@ -36,6 +36,8 @@ pub struct Kernel {
     constants: Constants,
     /// The initial network namespace, once it was looked for, and if it was found.
     initial: Option<Option<File>>,
+    /// This thread is in another network namespace than its process.
+    away: bool,
     interrupted_dumps: u64,
     path: OsString,
     buffer: Vec<u8>,
@@ -80,6 +82,7 @@ impl Kernel {
             source,
             constants,
             initial: None,
+            away: false,
             interrupted_dumps: 0,
             path: OsString::new(),
             buffer: Vec::new(),
@@ -113,7 +116,14 @@ impl Kernel {
     /// # Errors
     /// [`Error::Io`] or [`Error::TooLarge`], with the full path.
     pub fn read(&mut self, root: Root, relative: impl Display) -> Result<&[u8]> {
-        self.roots.write_path(root, relative, &mut self.path);
+        match root {
+            // `net` is that of the process's first thread, wherever this one is.
+            Root::Net if self.away => {
+                let relative = format_args!("thread-self/net/{relative}");
+                self.roots.write_path(Root::Proc, relative, &mut self.path);
+            }
+            _ => self.roots.write_path(root, relative, &mut self.path),
+        }
         roots::read_file(Path::new(&self.path), &mut self.buffer)?;
         Ok(&self.buffer)
     }

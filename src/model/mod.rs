@@ -7,6 +7,7 @@ pub mod histogram;
 pub mod host;
 pub mod interval;
 pub mod listeners;
+pub mod namespaces;
 pub mod parameters;
 pub mod peak;
 pub mod ports;

@@ -7,6 +7,7 @@ use super::connections::{Pass, Paths, Sums};
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
 use super::listeners::Group;
+use super::namespaces::Namespaces;
 use super::parameters::State;
 use super::ports::Usage;
 use super::udp;
@@ -136,6 +137,10 @@ pub struct Snapshot {
     pub routes: Option<Vec<DeviceCount>>,
     /// Parameters of the catalogue.
     pub parameters: Option<Vec<State>>,
+    /// Whether this is the initial network namespace; `None` where that cannot be told.
+    pub in_initial_namespace: Option<bool>,
+    /// Other network namespaces; `None` where none is wanted.
+    pub namespaces: Option<Arc<Namespaces>>,
     /// Our own process.
     pub process: Option<Process>,
     /// The exporter itself.

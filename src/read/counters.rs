@@ -114,17 +114,17 @@ pub fn parse_lines(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
 
 /// `/proc/net/snmp`: the groups Ip, Icmp, IcmpMsg, Tcp, Udp, UdpLite.
 pub fn read_snmp(kernel: &mut Kernel) -> Result<Counters> {
-    kernel.parse(Root::Proc, "net/snmp", parse_pairs)
+    kernel.parse(Root::Net, "snmp", parse_pairs)
 }
 
 /// `/proc/net/netstat`: the groups TcpExt, IpExt, MPTcpExt.
 pub fn read_netstat(kernel: &mut Kernel) -> Result<Counters> {
-    kernel.parse(Root::Proc, "net/netstat", parse_pairs)
+    kernel.parse(Root::Net, "netstat", parse_pairs)
 }
 
 /// `/proc/net/snmp6`: the groups Ip6, Icmp6, Udp6, UdpLite6.
 pub fn read_snmp6(kernel: &mut Kernel) -> Result<Counters> {
-    kernel.parse(Root::Proc, "net/snmp6", parse_lines)
+    kernel.parse(Root::Net, "snmp6", parse_lines)
 }
 
 #[cfg(test)]
