@@ -206,7 +206,8 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
 
 /// `self` is served whatever else is.
 fn others(names: &[String]) -> Others {
-    let named: Vec<String> = names.iter().filter(|name| !name.is_empty() && *name != "self").cloned().collect();
+    let named: Vec<String> =
+        names.iter().filter(|name| !name.is_empty() && *name != "self").cloned().collect();
     match named {
         _ if named.iter().any(|name| name == "all") => Others::All,
         _ if named.is_empty() => Others::None,

@@ -28,10 +28,10 @@ use crate::model::connections::Paths;
 use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 
+pub use crate::model::namespaces::Others;
 use namespaces::{Share, Watch};
 use sampler::{Plan, Sampler};
 use sources::Context;
-pub use crate::model::namespaces::Others;
 pub use sources::{SOURCES, Source};
 
 /// A set of sources.

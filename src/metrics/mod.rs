@@ -9,6 +9,7 @@ mod flows;
 mod hosts;
 mod links;
 mod listeners;
+mod namespaces;
 mod nic;
 mod ports;
 mod qdiscs;
@@ -31,8 +32,8 @@ use prometheus_client::registry::Registry;
 use crate::model::Snapshot;
 
 pub use exporter::Serving;
-use writer::Writer;
 pub use writer::{Kind, Metric};
+use writer::{Recording, Writer};
 
 /// A format of the exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,32 +101,52 @@ struct Exposition {
 
 impl Collector for Exposition {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut out = Writer::new(encoder);
         let snapshot = &self.snapshot;
+        let foreign = snapshot.namespaces.iter().flat_map(|found| &found.read);
+        let mut recording = Recording::default();
+        for namespace in foreign {
+            let mut out = Writer::record(&namespace.place.name, recording);
+            FAMILIES.iter().try_for_each(|(write, _)| write(&mut out, &namespace.snapshot))?;
+            recording = out.recorded();
+        }
+        let mut out = Writer::new(encoder, recording);
         exporter::write(&mut out, snapshot, &self.serving)?;
-        hosts::write(&mut out, snapshot)?;
-        counters::write(&mut out, snapshot)?;
-        sockets::write(&mut out, snapshot)?;
-        listeners::write(&mut out, snapshot)?;
-        connections::write(&mut out, snapshot)?;
-        flows::write(&mut out, snapshot)?;
-        units::write(&mut out, snapshot)?;
-        udp::write(&mut out, snapshot)?;
-        ports::write(&mut out, snapshot)?;
-        receive::write(&mut out, snapshot)?;
-        links::write(&mut out, snapshot)?;
-        qdiscs::write(&mut out, snapshot)?;
-        nic::write(&mut out, snapshot)?;
-        tables::write(&mut out, snapshot)?;
-        sysctl::write(&mut out, snapshot)
+        FAMILIES.iter().try_for_each(|(write, metrics)| {
+            write(&mut out, snapshot)?;
+            out.rest(&metrics())
+        })
     }
 }
 
+type Write = fn(&mut Writer<'_>, &Snapshot) -> fmt::Result;
+type Metrics = fn() -> Vec<&'static Metric>;
+
+/// Family groups in the order of the exposition.
+const FAMILIES: &[(Write, Metrics)] = &[
+    (namespaces::write, namespaces::metrics),
+    (hosts::write, hosts::metrics),
+    (counters::write, counters::metrics),
+    (sockets::write, sockets::metrics),
+    (listeners::write, listeners::metrics),
+    (connections::write, connections::metrics),
+    (flows::write, flows::metrics),
+    (units::write, units::metrics),
+    (udp::write, udp::metrics),
+    (ports::write, ports::metrics),
+    (receive::write, receive::metrics),
+    (links::write, links::metrics),
+    (qdiscs::write, qdiscs::metrics),
+    (nic::write, nic::metrics),
+    (tables::write, tables::metrics),
+    (sysctl::write, sysctl::metrics),
+];
+
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 15] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 16] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
+        ("Network namespaces: `netns`", namespaces::metrics()),
         ("The host: `host` and `cpu`", hosts::metrics()),
         ("Counters of TCP, UDP, IP and ICMP: `snmp`, `snmp6` and `netstat`", counters::metrics()),
         ("Sockets: `sockstat` and `sockstat6`", sockets::metrics()),

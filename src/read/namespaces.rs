@@ -77,11 +77,10 @@ mod tests {
 92 24 0:4 net:[4026532202] /run/netns/a\\040b rw - nsfs nsfs rw
 93 24 0:4 mnt:[4026532203] /run/snapd/ns/x.mnt rw - nsfs nsfs rw
 ";
-        let ways = |mounts: &[&str]| Ways { mounts: mounts.iter().map(OsString::from).collect(), process: None };
-        let expected = [
-            (4026532201, ways(&["/run/netns/web", "/srv/web"])),
-            (4026532202, ways(&["/run/netns/a b"])),
-        ];
+        let ways =
+            |mounts: &[&str]| Ways { mounts: mounts.iter().map(OsString::from).collect(), process: None };
+        let expected =
+            [(4026532201, ways(&["/run/netns/web", "/srv/web"])), (4026532202, ways(&["/run/netns/a b"]))];
         assert_eq!(parse_mounts(text.as_bytes()).unwrap(), BTreeMap::from(expected));
         assert_eq!(parse_mounts(b"1 2 0:3 /\n").unwrap_err().item, "mount");
     }

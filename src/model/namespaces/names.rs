@@ -14,7 +14,9 @@ const BY_NAME: [&str; 2] = ["/run/netns", "/var/run/netns"];
 /// first by name.
 pub(super) fn best_mount(ways: &Ways) -> Option<&OsString> {
     let known = |mount: &OsString| {
-        Path::new(mount).parent().is_some_and(|parent| BY_NAME.iter().any(|folder| parent == Path::new(folder)))
+        Path::new(mount)
+            .parent()
+            .is_some_and(|parent| BY_NAME.iter().any(|folder| parent == Path::new(folder)))
     };
     ways.mounts.iter().min_by_key(|mount| (!known(mount), mount.as_bytes()))
 }
@@ -87,7 +89,10 @@ mod tests {
         assert_eq!(by_mount(&several).as_deref(), Some("web"));
         assert_eq!(enter(&several), "nsenter --net=/var/run/netns/web");
         assert_eq!(by_mount(&ways(&[b"/run/docker/netns/0a1b", b"/z"], None)).as_deref(), Some("0a1b"));
-        assert_eq!((by_mount(&ways(&[], Some(7))), enter(&ways(&[], Some(7)))), (None, "nsenter -t 7 -n".into()));
+        assert_eq!(
+            (by_mount(&ways(&[], Some(7))), enter(&ways(&[], Some(7)))),
+            (None, "nsenter -t 7 -n".into())
+        );
     }
 
     #[test]

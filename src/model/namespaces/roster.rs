@@ -137,9 +137,10 @@ impl Roster {
     fn name(&mut self, before: &BTreeSet<u64>) {
         let mut taken: BTreeSet<String> = self.known.values().map(|known| known.name.clone()).collect();
         for longer_known in [true, false] {
-            let unnamed = self.known.iter_mut().filter(|(inode, known)| {
-                known.name.is_empty() && before.contains(inode) == longer_known
-            });
+            let unnamed = self
+                .known
+                .iter_mut()
+                .filter(|(inode, known)| known.name.is_empty() && before.contains(inode) == longer_known);
             for (inode, known) in unnamed {
                 let name = match &known.base {
                     Base::Mount(name) | Base::Unit(name) => name.clone(),
