@@ -19,6 +19,7 @@ mod layers;
 mod limits;
 mod listeners;
 mod live;
+mod netns;
 mod path;
 mod ports;
 mod process;

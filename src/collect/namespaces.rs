@@ -246,12 +246,9 @@ impl Watcher {
     /// first and beyond the budget: its first visit does not look at sockets, and names
     /// are rationed.
     fn next(&self) -> Option<(u64, Instant)> {
-        let (inode, room) = self.rooms.iter().min_by_key(|(_, room)| room.visited())?;
-        let at = match room.visited() {
-            Some(last) => self.next_visit.max(last + self.settings.sockets_interval),
-            None => self.scan.at,
-        };
-        Some((*inode, at))
+        let due = |room: &Room| room.due(self.settings.sockets_interval);
+        let (inode, room) = self.rooms.iter().min_by_key(|(_, room)| due(room))?;
+        Some((*inode, due(room).map_or(self.scan.at, |due| due.max(self.next_visit))))
     }
 
     fn visit(&mut self, inode: u64, started: Instant) {

@@ -171,7 +171,11 @@ pub fn all() -> Vec<&'static Metric> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::model::namespaces::{Namespace, Namespaces, Place};
+    use crate::read::counters::parse_pairs;
 
     #[test]
     fn names_and_help_are_in_order() {
@@ -187,6 +191,51 @@ mod tests {
             assert!(!metric.help.is_empty() && metric.help.ends_with('.'), "{name}: help is a sentence");
             // The OpenMetrics encoder does not escape help.
             assert!(!metric.help.contains(['\n', '\\', '"']), "{name}: help needs escaping");
+        }
+    }
+
+    /// Samples of a text, without comments.
+    fn written(snapshot: Snapshot, format: Format) -> String {
+        let serving = Serving { reload_successful: true, reload_timestamp: 0.0 };
+        let mut out = Vec::new();
+        encode(&Arc::new(snapshot), serving, format, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn families_of_several_namespaces_stand_in_one_piece() {
+        let counters = |text: &str| Some(parse_pairs(text.as_bytes()).unwrap());
+        let foreign = |name: &str, text: &str| Namespace {
+            place: Arc::new(Place {
+                name: name.to_owned(),
+                inode: 7,
+                enter: "nsenter -t 1 -n".to_owned(),
+                unit: String::new(),
+            }),
+            at: Instant::now(),
+            snapshot: Arc::new(Snapshot { snmp: counters(text), ..Snapshot::default() }),
+        };
+        let read = vec![
+            foreign("a \"b\"", "Tcp: OutSegs RetransSegs InSegs\nTcp: 2 3 4\n"),
+            foreign("c", "Tcp: OutSegs\nTcp: 5\n"),
+        ];
+        for format in [Format::Text, Format::OpenMetrics] {
+            let namespaces = Arc::new(Namespaces { read: read.clone(), ..Namespaces::default() });
+            let snmp = counters("Tcp: OutSegs InSegs\nTcp: 1 9\n");
+            let text =
+                written(Snapshot { snmp, namespaces: Some(namespaces), ..Snapshot::default() }, format);
+            let lines: Vec<_> = text.lines().filter(|line| line.starts_with("nettune_tcp_seg")).collect();
+            let expected = [
+                "nettune_tcp_segments_sent_total 1",
+                "nettune_tcp_segments_sent_total{netns=\"a \\\"b\\\"\"} 2",
+                "nettune_tcp_segments_sent_total{netns=\"c\"} 5",
+                // Not one that a diagnosis looks at.
+                "nettune_tcp_segments_received_total 9",
+                // The own namespace has none.
+                "nettune_tcp_segments_retransmitted_total{netns=\"a \\\"b\\\"\"} 3",
+            ];
+            assert_eq!(lines, expected, "{format:?}");
+            assert_eq!(text.matches("# TYPE nettune_tcp_segments_sent").count(), 1);
         }
     }
 }

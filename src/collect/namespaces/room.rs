@@ -9,19 +9,24 @@ use tracing::debug;
 
 use super::super::passes::Passes;
 use super::super::{Settings, parameters, sources};
-use crate::catalogue::Scope;
+use crate::catalogue::{Parameter, Scope};
 use crate::kernel::namespaces::Home;
 use crate::kernel::netlink::Open;
 use crate::kernel::{Error, Kernel, Result};
 use crate::model::connections::waiting::WaitingBy;
 use crate::model::connections::{Pass, Sums};
 use crate::model::host::Facts;
-use crate::model::listeners::Tracker;
+use crate::model::listeners::{Group, Tracker};
 use crate::model::namespaces::{Chosen, NotEntered};
 use crate::model::parameters::State;
 use crate::model::{Connections, Snapshot};
 use crate::read::sysctl::Value;
 use crate::read::{conntrack, counters, links, listeners, sockstat};
+
+/// What a namespace has for itself and somebody can set there.
+fn is_own(parameter: &Parameter) -> bool {
+    parameter.scope != Scope::Initial && !parameter.read_only
+}
 
 /// What namespaces are compared with: the own one, and the kernel's defaults.
 #[derive(Default)]
@@ -39,7 +44,7 @@ impl Host {
         if self.at.is_none_or(is_old) && settings.wants("sysctl") {
             self.at = Some(now);
             self.facts = sources::facts(kernel, &mut self.unusable_pages).ok();
-            let (states, _) = parameters::read(kernel, settings, None, |scope| scope != Scope::Initial);
+            let (states, _) = parameters::read(kernel, settings, None, is_own);
             self.values = states.into_iter().map(|state| (state.name, state.value)).collect();
         }
     }
@@ -85,9 +90,11 @@ impl Room {
         &self.chosen
     }
 
-    /// When it was last tried to read it.
-    pub(super) fn visited(&self) -> Option<Instant> {
-        self.visited
+    /// When it is to be read again. The first visit is without sockets and not worth
+    /// an interval.
+    pub(super) fn due(&self, interval: Duration) -> Option<Instant> {
+        let is_first = self.reader.pause.is_none() && self.failure.is_none();
+        self.visited.map(|visited| if is_first { visited } else { visited + interval })
     }
 
     pub(super) fn seen(&self) -> Option<(Instant, &Arc<Snapshot>)> {
@@ -154,7 +161,7 @@ struct Reader {
     waiting: Option<WaitingBy>,
     connections: Connections,
     /// Time between the last two visits.
-    pause: Duration,
+    pause: Option<Duration>,
     /// The first thing that could not be read.
     failed: Option<Error>,
 }
@@ -204,14 +211,13 @@ impl Reader {
         }
         if wants("netdev") {
             snapshot.links = self.keep(links::read(kernel)).map(|mut links| {
-                links.retain(|link| settings.devices.keeps(&link.name));
+                links.retain(|link| !link.loopback && settings.devices.keeps(&link.name));
                 links
             });
         }
         if wants("sysctl") {
             let facts = host.facts.as_ref();
-            let (mut states, result) =
-                parameters::read(kernel, settings, facts, |scope| scope != Scope::Initial);
+            let (mut states, result) = parameters::read(kernel, settings, facts, is_own);
             self.keep(result);
             // What is locked is the host's.
             states.retain(|state| !state.locked && host.differs(state));
@@ -219,7 +225,7 @@ impl Reader {
             snapshot.parameters = Some(states);
         }
         if let Some(last) = last {
-            self.pause = started.saturating_duration_since(last);
+            self.pause = Some(started.saturating_duration_since(last));
             self.look(kernel, settings, has_sockets, share, started);
             snapshot.connections = wants("connection").then(|| Arc::new(self.connections.clone()));
             if wants("listener") {
@@ -267,11 +273,11 @@ impl Reader {
         settings: &Settings,
         has_sockets: bool,
         started: Instant,
-    ) -> Option<Vec<crate::model::listeners::Group>> {
+    ) -> Option<Vec<Group>> {
         let found = if has_sockets { self.keep(listeners::read(kernel))? } else { Vec::new() };
         let (bounds, result) = listeners::read_bounds(kernel);
         self.keep(result);
-        let longest = 3 * self.pause.max(settings.sockets_interval);
+        let longest = 3 * self.pause.unwrap_or_default().max(settings.sockets_interval);
         Some(self.tracker.observe(started, &found, &bounds, self.waiting.as_ref(), longest))
     }
 
