@@ -115,7 +115,7 @@ fn each_fault_is_in_its_own_namespace() {
     let openmetrics = exporter.get("/metrics", &[("Accept", "application/openmetrics-text;version=1.0.0")]);
     assert_eq!(openmetrics_errors(openmetrics.text()), [""; 0]);
     let wanted = [("Accept", "application/vnd.google.protobuf;encoding=delimited")];
-    let binary = protobuf_samples(&protobuf(exporter.get("/metrics", &wanted).body));
+    let binary = protobuf_samples(&protobuf(&exporter.get("/metrics", &wanted).body));
     assert_eq!((binary.get(&full), somaxconn(&binary, closing.name())), (Some(&1.0), Some(42.0)));
 
     // Whoever asks for none sees none.
@@ -215,14 +215,13 @@ fn nothing_of_a_namespace_that_went_away_is_kept() {
         namespace
     };
     let some: Vec<_> = (0..10).map(|number| make(&format!("{}-{number}", hub.name()), number)).collect();
-    let _queues: Vec<_> = some.iter().map(|one| one.inside(|| listen(at(9001), 2))).collect();
+    let queues: Vec<_> = some.iter().map(|one| one.inside(|| listen(at(9001), 2))).collect();
     until(&exporter, "ten more", |found| mine(found) == 10);
     // Their listeners: sockets were walked.
     let last = some.last().unwrap().name().to_owned();
     let walked = format!("nettune_listener_sockets{{address=\"127.0.0.1\",port=\"9001\",netns=\"{last}\"}}");
     let most = until(&exporter, "sockets", |found| found.contains_key(&walked));
-    drop(_queues);
-    drop(some);
+    drop((queues, some));
     eventually("namespaces are not freed", || (!hub.run("ip -o link show").contains("v9@")).then_some(()));
     let after = until(&exporter, "they are still shown", |found| mine(found) == 0);
     let [files, threads] = figures(&after);
@@ -230,9 +229,8 @@ fn nothing_of_a_namespace_that_went_away_is_kept() {
 
     // A hundred that come and go as fast as they can.
     let start = Instant::now();
-    hub.run("true");
     let line = format!(
-        "for i in $(seq 100); do ip netns add {0}-c$i; ip -n {0} link add v type veth peer name p netns {0}-c$i; ip netns del {0}-c$i; done",
+        "for i in $(seq 100); do ip netns add {0}-c$i; ip -n {0} link add w$i type veth peer name p netns {0}-c$i; ip netns del {0}-c$i; done",
         hub.name()
     );
     let mut churn = Command::new("sh").args(["-c", &line]).spawn().unwrap();
@@ -240,13 +238,13 @@ fn nothing_of_a_namespace_that_went_away_is_kept() {
         assert_eq!(exporter.get("/metrics", &[]).status, 200);
         assert!(start.elapsed() < Duration::from_secs(120));
     }
-    eventually("the last is not freed", || (!hub.run("ip -o link show").contains(" v@")).then_some(()));
+    eventually("the last is not freed", || (!hub.run("ip -o link show").contains(" w")).then_some(()));
     let end =
         until(&exporter, "descriptors and threads as before", |found| figures(found) == [files, threads]);
     assert_eq!(mine(&end), 0);
-    let failed =
-        exporter.log().lines().filter(|line| line.contains("WARN") || line.contains("ERROR")).count();
-    assert_eq!(failed, 0, "{}", exporter.log());
+    let log = exporter.log();
+    let complaints = log.lines().filter(|line| line.contains("netns") || line.contains("namespace"));
+    assert_eq!(complaints.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
