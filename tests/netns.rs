@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::exposition::{Samples, openmetrics_errors, protobuf, protobuf_samples, samples};
 use crate::listeners::{connect, listen};
 use crate::namespace::Namespace;
+use crate::series::assert_bounded;
 use crate::support::{Exporter, Scratch, eventually, nettune, skip};
 
 /// Quick rounds, whatever they cost.
@@ -102,6 +103,7 @@ fn each_fault_is_in_its_own_namespace() {
         );
         assert_eq!(found[&errors] > 0.0, number == 2, "datagrams dropped in {number}");
     }
+    all.iter().for_each(|namespace| assert_bounded(&found, namespace.name()));
     assert_eq!(found[&full], 1.0);
     assert_eq!(found[&busy(&listening)], 3.0, "what waits to be accepted");
     // No sockets of TCP at all.

@@ -117,11 +117,7 @@ impl Kernel {
     /// [`Error::Io`] or [`Error::TooLarge`], with the full path.
     pub fn read(&mut self, root: Root, relative: impl Display) -> Result<&[u8]> {
         match root {
-            // `net` is that of the process's first thread, wherever this one is.
-            Root::Net if self.away => {
-                let relative = format_args!("thread-self/net/{relative}");
-                self.roots.write_path(Root::Proc, relative, &mut self.path);
-            }
+            Root::Net if self.away => namespaces::write_path(relative, &mut self.path),
             _ => self.roots.write_path(root, relative, &mut self.path),
         }
         roots::read_file(Path::new(&self.path), &mut self.buffer)?;

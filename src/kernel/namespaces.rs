@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fmt::{Display, Write};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -16,6 +18,18 @@ use super::{Error, Kernel, Result, Root, Source};
 /// Processes that are asked for their namespace; the first is nearly always in the
 /// initial one.
 const ASKED: usize = 1024;
+
+/// This thread as its own procfs shows it. A procfs of the host that is mounted
+/// elsewhere need not show it at all.
+const THREAD: &str = "/proc/thread-self";
+
+/// Replaces `path` by that of a file of this thread's namespace: `/proc/net` is that of
+/// the process's first thread, wherever this one is.
+pub(super) fn write_path(relative: impl Display, path: &mut OsString) {
+    path.clear();
+    // Writing to an OsString cannot fail.
+    let _ = write!(path, "{THREAD}/net/{relative}");
+}
 
 /// The network namespace that a thread belongs to and returns to after each visit
 /// elsewhere.
@@ -32,9 +46,9 @@ impl Home {
     /// # Errors
     /// There is no procfs.
     pub fn of_this_thread() -> Result<Self> {
-        let path = Path::new("/proc/thread-self/ns/net");
-        let failed = |source| Error::Io { path: path.into(), source };
-        let namespace = File::open(path).map_err(failed)?;
+        let path = Path::new(THREAD).join("ns/net");
+        let failed = |source| Error::Io { path: path.clone(), source };
+        let namespace = File::open(&path).map_err(failed)?;
         let inode = namespace.metadata().map_err(failed)?.ino();
         Ok(Self { namespace, inode, stranded: Cell::new(false) })
     }

@@ -9,7 +9,7 @@ use crate::model::namespaces::{LIMIT, NEW_NAMES};
 const INITIAL: Metric = gauge(
     "nettune_initial_network_namespace",
     &[],
-    "1 where the exporter is in the initial network namespace, known by keys that only that has; no sample where it cannot be told.",
+    "1 where the exporter is in the initial network namespace, known by keys that only that has, 0 in another; no sample where it cannot be told.",
 );
 const INFO: Metric = info(
     "nettune_netns_info",
