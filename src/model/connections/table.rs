@@ -15,7 +15,7 @@ use crate::kernel::sock_diag::TcpInfo;
 
 /// Entries that are allocated at once: few, since a namespace with a handful of
 /// connections has a table of its own.
-const CHUNK: usize = 256;
+const CHUNK: usize = 64;
 
 /// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -116,7 +116,7 @@ mod tests {
         let id = "0123456789abcdef".repeat(4);
         let paths = |paths: &[&str]| paths.iter().map(|path| path.replace("ID", &id)).collect::<Vec<_>>();
         assert_eq!(by_cgroups(&paths(&["/", "/docker/ID"])).as_deref(), Some("docker/0123456789ab"));
-        assert_eq!(by_cgroups(&paths(&["/system.slice/a.service"])).as_deref(), Some("a.service"));
+        assert_eq!(by_cgroups(&paths(&["/web.slice/a.service"])).as_deref(), Some("a.service"));
         assert_eq!((by_cgroups(&paths(&["/", "/"])), by_cgroups(&[])), (None, None));
     }
 }

@@ -176,8 +176,8 @@ mod tests {
     fn cgroups(process: u32) -> Vec<String> {
         match process {
             0..100 => vec!["/".into()],
-            100..200 => vec!["/system.slice/a.service".into()],
-            _ => vec!["/system.slice/b.service".into()],
+            100..200 => vec!["/web.slice/a.service".into()],
+            _ => vec!["/web.slice/b.service".into()],
         }
     }
 
