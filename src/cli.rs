@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use tracing::level_filters::LevelFilter;
 
 use crate::REVISION;
-use crate::collect::{DeviceFilter, SOURCES};
+use crate::collect::{DeviceFilter, Others, SOURCES};
 use crate::kernel::Roots;
 
 use flags::Flags;
@@ -83,6 +83,8 @@ pub struct ServeArgs {
     pub close_notifications: bool,
     /// Where changes of parameters are kept; `None` for memory alone.
     pub state_dir: Option<PathBuf>,
+    /// `--netns`
+    pub others: Others,
     /// The configuration file.
     pub config_file: Option<PathBuf>,
     /// Check flags and file, then exit.
@@ -239,6 +241,7 @@ fn serve_args(flags: &Flags) -> Result<ServeArgs, String> {
         sockets_cpu_budget: flags.one("sockets.cpu-budget").unwrap_or(0.01),
         close_notifications: flags.switch("sockets.close-notifications").unwrap_or(true),
         state_dir: state_dir(flags.one("state.dir")),
+        others: flags.others(),
         config_file: flags.one("config.file"),
         config_check: flags.is_set("config.check"),
         log_level: flags.one("log.level").unwrap_or(LevelFilter::INFO),
@@ -325,6 +328,20 @@ mod tests {
             [(&[][..], true), (&[off], false), (&[off, "serve", on], true), (&[on, off], false)]
         {
             assert_eq!(serve(line).close_notifications, expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn other_namespaces_are_none_all_or_named() {
+        let named = |names: &[&str]| Others::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        for (line, expected) in [
+            (&[][..], Others::None),
+            (&["--netns=self"], Others::None),
+            (&["--netns=self,all"], Others::All),
+            (&["--netns=web", "--netns", "db,a b"], named(&["web", "db", "a b"])),
+            (&["--netns=web", "serve", "--netns=self,db"], named(&["web", "db"])),
+        ] {
+            assert_eq!(serve(line).others, expected, "{line:?}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! reader of the kernel, one set of buffers and netlink sockets, and no lock.
 
 mod closes;
+mod namespaces;
 mod owners;
 mod parameters;
 mod passes;
@@ -30,6 +31,8 @@ use crate::model::interval::RetransmitRatio;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 use crate::read::place;
 
+pub use crate::model::namespaces::Others;
+use namespaces::{Share, Watch};
 use sampler::{Plan, Sampler};
 use sources::Context;
 pub use sources::{SOURCES, Source};
@@ -90,11 +93,17 @@ pub struct Settings {
     pub close_notifications: bool,
     /// Paths that connections are sorted by.
     pub paths: Arc<Paths>,
+    /// Other network namespaces that are read; a reload does not change it.
+    pub others: Others,
 }
 
 impl Settings {
-    fn sampling(&self, earlier_somaxconn: &Arc<OnceLock<u64>>) -> Plan {
-        let wants = |name| index_of(name).is_some_and(|index| self.enabled.contains(index));
+    fn wants(&self, name: &str) -> bool {
+        index_of(name).is_some_and(|index| self.enabled.contains(index))
+    }
+
+    fn sampling(&self, elsewhere: &Arc<Share>, earlier_somaxconn: &Arc<OnceLock<u64>>) -> Plan {
+        let wants = |name| self.wants(name);
         Plan {
             listeners: wants("listener"),
             connections: wants("connection"),
@@ -102,6 +111,7 @@ impl Settings {
             udp_sockets: wants("udp"),
             interval: self.sockets_interval,
             cpu_budget: self.sockets_cpu_budget,
+            elsewhere: Arc::clone(elsewhere),
             paths: Arc::clone(&self.paths),
             earlier_somaxconn: Arc::clone(earlier_somaxconn),
         }
@@ -155,8 +165,10 @@ impl Collector {
     pub fn start(mut kernel: Kernel, settings: Settings, ledger: Ledger) -> std::io::Result<Self> {
         let (requests, inbox) = sync_channel(WAITING);
         let reading = Arc::new(AtomicUsize::new(0));
-        let earlier_somaxconn = Arc::default();
-        let sampler = Sampler::start(kernel.another(), settings.sampling(&earlier_somaxconn))?;
+        let (elsewhere, earlier_somaxconn) = (Arc::default(), Arc::default());
+        let namespaces = Watch::start(kernel.another(), &settings, Arc::clone(&elsewhere))?;
+        let plan = settings.sampling(&elsewhere, &earlier_somaxconn);
+        let sampler = Sampler::start(kernel.another(), plan)?;
         let place = place::read(&mut kernel);
         let mut reader = Reader {
             context: Context {
@@ -166,6 +178,8 @@ impl Collector {
                 ledger: ledger.clone(),
                 place,
                 earlier_somaxconn,
+                namespaces,
+                elsewhere,
                 unusable_pages: None,
                 persisted: persisted::Cache::default(),
             },
@@ -230,7 +244,7 @@ impl Reader {
             };
             match request {
                 Ok(Request::Apply(settings)) => {
-                    self.context.sampler.apply(settings.sampling(&self.context.earlier_somaxconn));
+                    self.context.apply(&settings);
                     self.context.settings = settings;
                 }
                 // Whoever gave up waiting behind a slow source wants no reading.

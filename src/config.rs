@@ -65,6 +65,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         sockets_cpu_budget: args.sockets_cpu_budget,
         close_notifications: args.close_notifications,
         paths,
+        others: args.others.clone(),
     })
 }
 

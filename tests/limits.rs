@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nettune::cli::ListenAddress;
-use nettune::collect::{Collector, DeviceFilter, Selection, Settings};
+use nettune::collect::{Collector, DeviceFilter, Others, Selection, Settings};
 use nettune::config::ReloadState;
 use nettune::kernel::{Kernel, Roots};
 use nettune::ledger::Ledger;
@@ -52,6 +52,7 @@ impl Server {
                     sockets_cpu_budget: 0.01,
                     close_notifications: true,
                     paths: Arc::default(),
+                    others: Others::None,
                 };
                 let collector = Collector::start(Kernel::live(roots), settings, Ledger::in_memory()).unwrap();
                 let mut listeners = Listeners::default();

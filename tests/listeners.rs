@@ -14,7 +14,9 @@ use crate::support::Exporter;
 /// listen() with a backlog of the test's choice, which std does not offer.
 pub(crate) fn listen(address: SocketAddr, backlog: i32) -> TcpListener {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = rustix::net::socket(family, SocketType::STREAM, None).unwrap();
+    // Not for programs that other tests start meanwhile.
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).unwrap();
     sockopt::set_socket_reuseport(&socket, true).unwrap();
     rustix::net::bind(&socket, &address).unwrap();
     rustix::net::listen(&socket, backlog).unwrap();

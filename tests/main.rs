@@ -21,6 +21,7 @@ mod ledger;
 mod limits;
 mod listeners;
 mod live;
+mod netns;
 mod path;
 mod persisted;
 mod ports;

@@ -10,12 +10,12 @@ use regex::Regex;
 use tracing::level_filters::LevelFilter;
 
 use super::{ListenAddress, LogFormat, interval};
-use crate::collect::SOURCES;
+use crate::collect::{Others, SOURCES};
 
 pub(super) const AFTER_HELP: &str = "\
 Every flag of the exporter is an environment variable too: NETTUNE_ and the \
 flag in capitals, with underscores for dots and dashes, for example \
-NETTUNE_WEB_LISTEN_ADDRESS. Several addresses there are separated by commas. \
+NETTUNE_WEB_LISTEN_ADDRESS. Several addresses or names there are separated by commas. \
 The command line wins over the environment, and both over the file.";
 
 /// Every flag of `serve`.
@@ -103,6 +103,13 @@ fn process() -> Vec<Arg> {
         ),
         switch("no-sockets.close-notifications").hide(true),
         state_dir(),
+        Arg::new("netns")
+            .long("netns")
+            .value_name("NAME")
+            .action(ArgAction::Append)
+            .value_delimiter(',')
+            .default_value("self")
+            .help("Network namespaces: self for the exporter's own alone, all, or names of others to read besides, as nettune_netns_info has them; repeatable"),
         value("config.file", "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("YAML file with devices and collectors; read again on SIGHUP"),
@@ -201,6 +208,17 @@ pub(super) struct Flags<'a> {
 impl<'a> Flags<'a> {
     pub(super) fn new(root: &'a ArgMatches, below: Option<&'a ArgMatches>) -> Self {
         Self { root, below }
+    }
+
+    /// `--netns`; `self` is served whatever else is.
+    pub(super) fn others(&self) -> Others {
+        let mut names: Vec<String> = self.all("netns");
+        names.retain(|name| !name.is_empty() && name != "self");
+        match names {
+            _ if names.iter().any(|name| name == "all") => Others::All,
+            _ if names.is_empty() => Others::None,
+            _ => Others::Named(names),
+        }
     }
 
     /// What was typed last; else the environment, else the default, which are

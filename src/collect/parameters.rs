@@ -7,13 +7,14 @@ use crate::model::host::Facts;
 use crate::model::parameters::{State, interface_name};
 use crate::read::sysctl;
 
-/// Every parameter that this kernel has in this namespace. A key that is absent
+/// Every wanted parameter that this kernel has in this namespace. A key that is absent
 /// is left out; one that cannot be read or understood is left out as well, and
 /// the first such is the error.
 pub(super) fn read(
     kernel: &mut Kernel,
     settings: &Settings,
     facts: Option<&Facts>,
+    wanted: impl Fn(&Parameter) -> bool,
 ) -> (Vec<State>, Result<()>) {
     let mut states = Vec::with_capacity(CATALOGUE.parameters.len());
     let mut result = Ok(());
@@ -34,7 +35,7 @@ pub(super) fn read(
         Err(error) if result.is_ok() => result = Err(error),
         Err(_) => {}
     };
-    for parameter in &CATALOGUE.parameters {
+    for parameter in CATALOGUE.parameters.iter().filter(|parameter| wanted(parameter)) {
         let Some(path) = parameter.path() else { continue };
         if path.contains('*') {
             for interface in ["all", "default"].into_iter().chain(interfaces.iter().map(String::as_str)) {

@@ -130,7 +130,7 @@ impl Passes {
         for closed in batch.closed {
             self.flows.close(closed);
         }
-        match closes.keep_to(PART * plan.cpu_budget) {
+        match closes.keep_to(PART * plan.budget()) {
             Ok(on) => self.heard.on = on,
             Err(error) => {
                 warn!("close notifications: {error}; no more are heard");

@@ -112,7 +112,7 @@ impl Cache {
 
 /// The initial network namespace is known by the keys that only it has.
 fn is_initial(kernel: &Kernel) -> bool {
-    kernel.has_key("net/ipv4/tcp_mem")
+    kernel.is_in_initial_namespace() == Some(true)
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::collect::{DeviceFilter, Selection};
+    use crate::collect::{DeviceFilter, Others, Selection};
     use crate::kernel::Roots;
     use crate::model::persisted::Stored;
 
@@ -135,6 +135,7 @@ mod tests {
             sockets_cpu_budget: 0.01,
             close_notifications: false,
             paths: Arc::default(),
+            others: Others::None,
         }
     }
 

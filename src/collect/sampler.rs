@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::namespaces::Share;
 use super::owners::Owners;
 use super::passes::Passes;
 use crate::kernel::{Error, Kernel, Result};
@@ -35,7 +36,7 @@ pub(super) const PART: f64 = 0.25;
 const LATE: Duration = Duration::from_secs(10);
 
 /// What to walk, and how often.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) listeners: bool,
     pub(super) connections: bool,
@@ -44,12 +45,26 @@ pub(super) struct Plan {
     pub(super) udp_sockets: bool,
     /// Time from pass to pass over connections.
     pub(super) interval: Duration,
-    /// Share of one CPU that all of it may take.
+    /// Share of one CPU that all of it may take, in other namespaces as well.
     pub(super) cpu_budget: f64,
+    /// What they take of it.
+    pub(super) elsewhere: Arc<Share>,
     /// Paths that connections are sorted by.
     pub(super) paths: Arc<Paths>,
     /// `net.core.somaxconn` before its last change, where that came before the exporter.
     pub(super) earlier_somaxconn: Arc<OnceLock<u64>>,
+}
+
+impl Plan {
+    /// What other namespaces leave of the budget.
+    pub(super) fn budget(&self) -> f64 {
+        self.cpu_budget - self.elsewhere.get()
+    }
+
+    /// The same for where closed connections are not heard of.
+    pub(super) fn without_close_notifications(self) -> Self {
+        Self { close_notifications: false, ..self }
+    }
 }
 
 /// Handle to the thread, which ends when the handle is dropped.
@@ -134,7 +149,7 @@ impl Sampler {
 
 /// The last sample of one kind, and a signal for whoever waits for the first.
 #[derive(Debug)]
-struct Slot<T> {
+pub(super) struct Slot<T> {
     sample: Mutex<Option<Sample<T>>>,
     taken: Condvar,
 }
@@ -156,7 +171,7 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    fn put(&self, interval: Duration, value: T, outcome: Result<()>) {
+    pub(super) fn put(&self, interval: Duration, value: T, outcome: Result<()>) {
         let outcome = outcome.map_err(Arc::new);
         *locked(&self.sample) =
             Some(Sample { at: Instant::now(), interval, value: Arc::new(value), outcome });
@@ -168,7 +183,7 @@ impl<T> Slot<T> {
         *locked(&self.sample) = None;
     }
 
-    fn get(&self, what: &'static str) -> Result<(Arc<T>, Result<()>)> {
+    pub(super) fn get(&self, what: &'static str) -> Result<(Arc<T>, Result<()>)> {
         let guard = locked(&self.sample);
         let waited = self.taken.wait_timeout_while(guard, TICK, |sample| sample.is_none());
         let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +303,7 @@ impl Walker {
             Err(error) => (Vec::new(), Err(error)),
         };
         self.look_cost = cpu_time().saturating_sub(cpu_before);
-        self.look_interval = TICK.max(self.look_cost.div_f64(self.plan.cpu_budget * PART));
+        self.look_interval = TICK.max(self.look_cost.div_f64(self.plan.budget() * PART));
         self.next_look = started + self.look_interval;
         self.account();
         self.found.listeners.put(self.look_interval, groups, outcome);
@@ -301,7 +316,8 @@ impl Walker {
         let looks = self.look_cost.as_secs_f64() / self.look_interval.as_secs_f64();
         let looks = if self.plan.listeners { looks } else { 0.0 };
         let used = looks + self.udp.share(&self.plan) + passes.closes_share();
-        let share = self.plan.cpu_budget - used.min(3.0 * PART * self.plan.cpu_budget);
+        let budget = self.plan.budget();
+        let share = budget - used.min(3.0 * PART * budget);
         let mut found = passes.run(&mut self.kernel, started, share, &self.plan);
         let interval = passes.interval();
         self.next_pass = started + interval;

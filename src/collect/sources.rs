@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::Settings;
+use super::namespaces::{Share, Watch};
 use super::parameters;
 use super::persisted;
 use super::sampler::Sampler;
@@ -31,10 +32,24 @@ pub(super) struct Context {
     pub(super) place: Place,
     /// See [`Plan`](super::sampler::Plan).
     pub(super) earlier_somaxconn: Arc<OnceLock<u64>>,
+    /// Reads other network namespaces, where there are to be any.
+    pub(super) namespaces: Option<Watch>,
+    /// What that takes of the CPU budget.
+    pub(super) elsewhere: Arc<Share>,
     /// Read once: the kernel sums them up anew at each reading, over every CPU
     /// of every zone, and they hardly ever change.
     pub(super) unusable_pages: Option<u64>,
     pub(super) persisted: persisted::Cache,
+}
+
+impl Context {
+    /// Tells the other threads of new settings.
+    pub(super) fn apply(&self, settings: &Settings) {
+        self.sampler.apply(settings.sampling(&self.elsewhere, &self.earlier_somaxconn));
+        if let Some(namespaces) = &self.namespaces {
+            namespaces.apply(settings);
+        }
+    }
 }
 
 /// One source of facts: a file, a netlink answer, or a few that belong together.
@@ -88,16 +103,17 @@ pub const SOURCES: &[Source] = &[
         help: "parameters at the next boot: sysctl.d, and who else sets them",
         read: read_persisted,
     },
+    Source { name: "netns", help: "other network namespaces, as --netns says", read: read_netns },
     Source { name: "process", help: "the exporter's own process", read: read_process },
 ];
 
 fn read_host(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
-    snapshot.facts = Some(facts(context)?);
+    let Context { kernel, unusable_pages, .. } = context;
+    snapshot.facts = Some(facts(kernel, unusable_pages)?);
     Ok(())
 }
 
-fn facts(context: &mut Context) -> Result<Facts> {
-    let Context { kernel, unusable_pages, .. } = context;
+pub(super) fn facts(kernel: &mut Kernel, unusable_pages: &mut Option<u64>) -> Result<Facts> {
     let unusable_pages = *unusable_pages.get_or_insert_with(|| host::read_unusable(kernel));
     Ok(Facts::new(host::read(kernel)?, unusable_pages, kernel.constants().clone()))
 }
@@ -320,14 +336,14 @@ const SOMAXCONN: &str = "net.core.somaxconn";
 
 fn read_sysctl(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     // Defaults are left out when the host cannot be told; values are not.
-    let facts = snapshot.facts.clone().or_else(|| facts(context).ok());
-    let Context { kernel, settings, .. } = context;
-    let (mut states, result) = parameters::read(kernel, settings, facts.as_ref());
-    context.ledger.observe(Moment::now(), &context.place, &states, result.is_ok());
-    context.ledger.annotate(&mut states);
-    if let Some(Value::Numbers(numbers)) = context.ledger.before_start(SOMAXCONN) {
+    let Context { kernel, settings, ledger, place, earlier_somaxconn, unusable_pages, .. } = context;
+    let facts = snapshot.facts.clone().or_else(|| facts(kernel, unusable_pages).ok());
+    let (mut states, result) = parameters::read(kernel, settings, facts.as_ref(), |_| true);
+    ledger.observe(Moment::now(), place, &states, result.is_ok());
+    ledger.annotate(&mut states);
+    if let Some(Value::Numbers(numbers)) = ledger.before_start(SOMAXCONN) {
         let number = numbers.first().and_then(|number| u64::try_from(*number).ok());
-        number.inspect(|number| _ = context.earlier_somaxconn.set(*number));
+        number.inspect(|number| _ = earlier_somaxconn.set(*number));
     }
     snapshot.parameters = Some(states);
     result
@@ -335,12 +351,20 @@ fn read_sysctl(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
 
 /// Owners are found for the running values that `sysctl` read.
 fn read_persisted(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
-    let facts = snapshot.facts.clone().or_else(|| facts(context).ok());
-    let Context { kernel, settings, persisted, .. } = context;
+    let Context { kernel, settings, persisted, unusable_pages, .. } = context;
+    let facts = snapshot.facts.clone().or_else(|| facts(kernel, unusable_pages).ok());
     let (found, result) = persisted.read(kernel, settings, facts.as_ref(), Instant::now());
     snapshot.persisted = Some(found);
     let states = snapshot.parameters.as_deref();
     snapshot.owners = states.map(|states| persisted.owners(kernel, states, facts.as_ref()));
+    result
+}
+
+fn read_netns(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
+    snapshot.in_initial_namespace = context.kernel.is_in_initial_namespace();
+    let Some(namespaces) = &context.namespaces else { return Ok(()) };
+    let (found, result) = namespaces.found()?;
+    snapshot.namespaces = Some(found);
     result
 }
 

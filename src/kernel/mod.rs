@@ -9,7 +9,7 @@ mod constants;
 mod driver_statistics;
 mod error;
 mod host_files;
-mod namespaces;
+pub mod namespaces;
 pub mod netlink;
 mod request;
 mod roots;
@@ -38,6 +38,8 @@ pub struct Kernel {
     constants: Constants,
     /// The initial network namespace, once it was looked for, and if it was found.
     initial: Option<Option<File>>,
+    /// This thread is in another network namespace than its process.
+    away: bool,
     interrupted_dumps: u64,
     path: OsString,
     buffer: Vec<u8>,
@@ -82,6 +84,7 @@ impl Kernel {
             source,
             constants,
             initial: None,
+            away: false,
             interrupted_dumps: 0,
             path: OsString::new(),
             buffer: Vec::new(),
@@ -115,7 +118,10 @@ impl Kernel {
     /// # Errors
     /// [`Error::Io`] or [`Error::TooLarge`], with the full path.
     pub fn read(&mut self, root: Root, relative: impl Display) -> Result<&[u8]> {
-        self.roots.write_path(root, relative, &mut self.path);
+        match root {
+            Root::Net if self.away => namespaces::write_path(relative, &mut self.path),
+            _ => self.roots.write_path(root, relative, &mut self.path),
+        }
         roots::read_file(Path::new(&self.path), &mut self.buffer)?;
         Ok(&self.buffer)
     }

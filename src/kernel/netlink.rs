@@ -32,11 +32,31 @@ const DATAGRAM: usize = 64 << 10;
 /// Adds the messages of one datagram to a value.
 pub(super) type Fold<'f, T> = dyn FnMut(&mut T, &[u8]) -> std::result::Result<(), Malformed> + 'f;
 
-/// One long-lived socket a netlink protocol, opened at first use.
+/// One long-lived socket a netlink protocol, opened at first use. A socket stays in
+/// the network namespace it was opened in, and keeps that from going away.
+#[derive(Debug, Default)]
+pub struct Open(Vec<(isize, Connection)>);
+
+impl Open {
+    fn connection(&mut self, protocol: isize) -> io::Result<&mut Connection> {
+        let position = match self.0.iter().position(|(known, _)| *known == protocol) {
+            Some(position) => position,
+            None => {
+                self.0.push((protocol, Connection::open(protocol)?));
+                self.0.len() - 1
+            }
+        };
+        Ok(&mut self.0[position].1)
+    }
+}
+
+/// Sockets, and the room that all their answers go through.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
-    open: Vec<(isize, Connection)>,
+    /// Those of the namespace that this thread is in.
+    pub(super) open: Open,
     ethtool_family: Option<u16>,
+    datagram: Vec<u8>,
 }
 
 impl Sockets {
@@ -54,7 +74,7 @@ impl Sockets {
         let answer = self.try_ask(request, scope, attempts, fold);
         if answer.is_err() {
             // What is left unread in the socket belongs to the failed request.
-            self.open.retain(|(protocol, _)| *protocol != request.protocol());
+            self.open.0.retain(|(protocol, _)| *protocol != request.protocol());
         }
         answer.map_err(|failure| match failure {
             Failure::Malformed(malformed) => malformed.at(format!("netlink {}", request.name())),
@@ -76,27 +96,16 @@ impl Sockets {
             Some(prepared) => prepared,
             None => (self.ethtool_family()?, ethtool_payload(request)),
         };
-        let connection = self.connection(request.protocol())?;
+        let connection = self.open.connection(request.protocol())?;
         for attempt in 1.. {
             let mut value = T::default();
             connection.send(kind, NLM_F_REQUEST | NLM_F_DUMP, &payload)?;
-            let interrupted = connection.receive_dump(|bytes| fold(&mut value, bytes))?;
+            let interrupted = connection.receive_dump(&mut self.datagram, |bytes| fold(&mut value, bytes))?;
             if !interrupted || attempt == attempts {
                 return Ok((value, interrupted));
             }
         }
         unreachable!("the last attempt returns")
-    }
-
-    fn connection(&mut self, protocol: isize) -> io::Result<&mut Connection> {
-        let position = match self.open.iter().position(|(known, _)| *known == protocol) {
-            Some(position) => position,
-            None => {
-                self.open.push((protocol, Connection::open(protocol)?));
-                self.open.len() - 1
-            }
-        };
-        Ok(&mut self.open[position].1)
     }
 
     fn ethtool_family(&mut self) -> std::result::Result<u16, Failure> {
@@ -108,11 +117,10 @@ impl Sockets {
             nlas: vec![GenlCtrlAttrs::FamilyName("ethtool".into())],
         });
         message.finalize();
-        let connection = self.connection(NETLINK_GENERIC)?;
+        let connection = self.open.connection(NETLINK_GENERIC)?;
         connection.send(GENL_ID_CTRL, NLM_F_REQUEST, &emit(&message))?;
-        let mut answer = Vec::new();
-        connection.receive_one(&mut answer)?;
-        let family = family_id(&answer).ok_or(io::ErrorKind::InvalidData)?;
+        connection.receive_one(&mut self.datagram)?;
+        let family = family_id(&self.datagram).ok_or(io::ErrorKind::InvalidData)?;
         self.ethtool_family = Some(family);
         Ok(family)
     }
@@ -177,7 +185,6 @@ fn family_id(answer: &[u8]) -> Option<u16> {
 struct Connection {
     socket: Socket,
     sequence: u32,
-    datagram: Vec<u8>,
 }
 
 impl Connection {
@@ -185,7 +192,7 @@ impl Connection {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, sequence: 0, datagram: Vec::with_capacity(DATAGRAM) })
+        Ok(Self { socket, sequence: 0 })
     }
 
     fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
@@ -201,13 +208,14 @@ impl Connection {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    fn receive(&mut self) -> io::Result<()> {
+    fn receive(&self, datagram: &mut Vec<u8>) -> io::Result<()> {
         loop {
-            self.datagram.clear();
-            match self.socket.recv(&mut self.datagram, libc::MSG_TRUNC) {
+            datagram.clear();
+            datagram.reserve_exact(DATAGRAM);
+            match self.socket.recv(datagram, libc::MSG_TRUNC) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
-                Ok(size) if size > self.datagram.len() => {
+                Ok(size) if size > datagram.len() => {
                     return Err(io::Error::other(format!("datagram of {size} bytes was cut")));
                 }
                 Ok(_) => return Ok(()),
@@ -215,26 +223,26 @@ impl Connection {
         }
     }
 
-    fn receive_one(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        self.receive()?;
-        if let Some(Ok(message)) = messages(&self.datagram).next() {
+    fn receive_one(&self, datagram: &mut Vec<u8>) -> io::Result<()> {
+        self.receive(datagram)?;
+        if let Some(Ok(message)) = messages(datagram).next() {
             message.error()?;
         }
-        out.extend(&self.datagram);
         Ok(())
     }
 
     /// Gives the messages of a dump to `each`, a datagram at a time; true when
     /// the kernel marked it as interrupted.
     fn receive_dump(
-        &mut self,
+        &self,
+        datagram: &mut Vec<u8>,
         mut each: impl FnMut(&[u8]) -> std::result::Result<(), Malformed>,
     ) -> std::result::Result<bool, Failure> {
         let mut interrupted = false;
         loop {
-            self.receive()?;
+            self.receive(datagram)?;
             let (mut done, mut size) = (false, 0);
-            for message in messages(&self.datagram) {
+            for message in messages(datagram) {
                 let message = message?;
                 if message.sequence != self.sequence {
                     // Of an earlier request; datagrams do not mix requests.
@@ -249,7 +257,7 @@ impl Connection {
                 }
                 size += message.bytes.len().next_multiple_of(4);
             }
-            each(&self.datagram[..size.min(self.datagram.len())])?;
+            each(&datagram[..size.min(datagram.len())])?;
             if done {
                 return Ok(interrupted);
             }

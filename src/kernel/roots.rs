@@ -18,6 +18,8 @@ const FILE_LIMIT: usize = 32 << 20;
 pub enum Root {
     /// procfs
     Proc,
+    /// `net` in procfs: that of one network namespace
+    Net,
     /// sysfs
     Sys,
 }
@@ -52,11 +54,14 @@ impl Roots {
     pub(super) fn write_path(&self, root: Root, relative: impl Display, path: &mut OsString) {
         path.clear();
         path.push(match root {
-            Root::Proc => &self.proc,
+            Root::Proc | Root::Net => &self.proc,
             Root::Sys => &self.sys,
         });
         // Writing to an OsString cannot fail.
-        let _ = write!(path, "/{relative}");
+        let _ = match root {
+            Root::Net => write!(path, "/net/{relative}"),
+            _ => write!(path, "/{relative}"),
+        };
     }
 
     /// Names in a directory, sorted; names that are not UTF-8 are left out,

@@ -12,17 +12,18 @@ const CONNECTIONS: Metric = gauge(
     "nettune_tcp_connections",
     &["state", "role"],
     "Connections by state, and whether something listens on the local port; TIME_WAIT is nettune_tcp_time_wait_sockets, which has fin_wait2 without an owner as well.",
-);
+).everywhere();
 const AT_MAXIMUM: Metric = gauge(
     "nettune_tcp_buffers_at_maximum",
     &["buffer"],
     "Connections whose buffer has the size that net.ipv4.tcp_wmem or net.ipv4.tcp_rmem allows at most, or more.",
-);
+).everywhere();
 const STALLED: Metric = gauge(
     "nettune_tcp_stalled_connections",
     &["segments"],
     "Established connections with two retransmission timeouts in a row or more, by what is in flight: full_size segments, of which none was ever delivered, as where a path swallows them; delivered_before, full ones as they were delivered earlier; or small ones.",
-);
+)
+.everywhere();
 const PASSES: Metric = counter(
     "nettune_sockets_passes_total",
     &[],
@@ -58,39 +59,46 @@ const RECEIVE_BUFFERS_FULL: Metric = gauge(
     "nettune_tcp_receive_buffers_full",
     &[],
     "Connections whose receive buffer is full to nine tenths, overhead included (SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF).",
-);
+).everywhere();
 const RECEIVE_BUFFERS_UNREAD: Metric = gauge(
     "nettune_tcp_receive_buffers_unread",
     &[],
     "Connections of which half of the receive buffer waits for the program to read it.",
-);
+)
+.everywhere();
 const BACKOFF: Metric = gauge(
     "nettune_tcp_backoff_connections",
     &[],
     "Connections with at least one retransmission timeout and nothing heard since (tcpi_backoff).",
-);
+)
+.everywhere();
 const PEER_GONE: Metric = gauge(
     "nettune_tcp_peer_gone_connections",
     &[],
     "Connections with six retransmission timeouts in a row or more, and data that is not acknowledged.",
-);
+)
+.everywhere();
 const SMALL_MSS: Metric = gauge(
     "nettune_tcp_small_mss_connections",
     &[],
     "Established connections whose segments have become less than half of what the path is believed to carry and of what they were seen to be, though the window of the peer allows for more (tcpi_snd_mss, tcpi_pmtu, tcpi_snd_wnd; since 5.4). One that was small when it was first seen is not among them: its peer may want that.",
-);
+)
+.everywhere();
 const SMALLER_MSS: Metric = gauge(
     "nettune_tcp_smaller_mss_than_peers_connections",
     &[],
     "Of those, connections to whose neighbours others send segments of more than twice the size.",
-);
+)
+.everywhere();
 const KEEPALIVE: Metric =
-    gauge("nettune_tcp_keepalive_connections", &[], "Established connections whose keepalive timer runs.");
+    gauge("nettune_tcp_keepalive_connections", &[], "Established connections whose keepalive timer runs.")
+        .everywhere();
 const ORPHANED_FIN_WAIT2: Metric = gauge(
     "nettune_tcp_orphaned_fin_wait2_connections",
     &[],
     "Connections in FIN_WAIT2 that no program holds: what net.ipv4.tcp_fin_timeout bounds.",
-);
+)
+.everywhere();
 
 const TROUBLES: [Figure<Troubles, u64>; 8] = [
     (&RECEIVE_BUFFERS_FULL, |found| found.receive_buffer_full),

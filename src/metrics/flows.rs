@@ -14,47 +14,55 @@ const BUSY: Metric = counter(
     "nettune_tcp_busy_seconds_total",
     &["path", "congestion"],
     "Time that connections had something to send or not yet acknowledged (tcpi_busy_time).",
-);
+)
+.everywhere();
 const SENT: Metric = counter(
     "nettune_tcp_bytes_sent_total",
     &["path", "congestion"],
     "Payload that connections sent, retransmissions as well (tcpi_bytes_sent; before 4.19 tcpi_bytes_acked).",
-);
+)
+.everywhere();
 const RETRANSMITTED: Metric = counter(
     "nettune_tcp_bytes_retransmitted_total",
     &["path", "congestion"],
     "Payload that connections sent again (tcpi_bytes_retrans).",
-);
+)
+.everywhere();
 const SPURIOUS: Metric = counter(
     "nettune_tcp_spurious_retransmits_total",
     &["path", "congestion"],
     "Segments that peers reported to have come twice (tcpi_dsack_dups).",
-);
+)
+.everywhere();
 const LIMITED: Metric = counter(
     "nettune_tcp_limited_seconds_total",
     &["limit", "cause", "path", "congestion"],
     "Busy time by what limited each connection, and why, decided connection by connection (tcpi_rwnd_limited, tcpi_sndbuf_limited, the rest of tcpi_busy_time); of one that closed the cause last seen, else unknown, which congestion is too for one that came and went between two passes.",
-);
+)
+.everywhere();
 const RECEIVING: Metric = counter(
     "nettune_tcp_receiving_seconds_total",
     &["path"],
     "Time during which connections mostly received.",
-);
+)
+.everywhere();
 const RECEIVE_LIMITED: Metric = counter(
     "nettune_tcp_receive_limited_seconds_total",
     &["cause", "path"],
     "Of the time during which connections mostly received, that during which our side held the peer back.",
-);
+)
+.everywhere();
 const BELOW_WITNESS: Metric = counter(
     "nettune_tcp_below_witness_seconds_total",
     &["limit", "path"],
     "Busy time of connections that ran at a quarter or less of the rate witnessed to the same peers, in two passes in a row, with no standing queue and, where the network limits, no path in use by others.",
-);
+)
+.everywhere();
 const IDLE_RESTARTS: Metric = counter(
     "nettune_tcp_idle_restarts_total",
     &["path"],
     "Congestion windows seen smaller after an idle time, with no other reason than net.ipv4.tcp_slow_start_after_idle.",
-);
+).everywhere();
 const RATIO: Metric = histogram(
     "nettune_tcp_cwnd_bdp_ratio",
     &["basis", "limit", "path"],

@@ -10,7 +10,7 @@ const DEVICE: &[&str] = &["device"];
 
 const COUNTERS: &[(Metric, Field)] = &[
     (
-        counter("nettune_netdev_received_packets_total", DEVICE, "Packets received (rx_packets)."),
+        counter("nettune_netdev_received_packets_total", DEVICE, "Packets received (rx_packets).").everywhere(),
         Field::ReceivedPackets,
     ),
     (
@@ -18,11 +18,11 @@ const COUNTERS: &[(Metric, Field)] = &[
         Field::TransmittedPackets,
     ),
     (
-        counter("nettune_netdev_received_bytes_total", DEVICE, "Bytes received (rx_bytes)."),
+        counter("nettune_netdev_received_bytes_total", DEVICE, "Bytes received (rx_bytes).").everywhere(),
         Field::ReceivedBytes,
     ),
     (
-        counter("nettune_netdev_transmitted_bytes_total", DEVICE, "Bytes transmitted (tx_bytes)."),
+        counter("nettune_netdev_transmitted_bytes_total", DEVICE, "Bytes transmitted (tx_bytes).").everywhere(),
         Field::TransmittedBytes,
     ),
     (
@@ -46,7 +46,7 @@ const COUNTERS: &[(Metric, Field)] = &[
             "nettune_netdev_received_dropped_total",
             DEVICE,
             "Packets dropped after reception: unknown protocols and VLANs, full backlogs, and whatever the driver adds; no proof of a short queue (rx_dropped).",
-        ),
+        ).everywhere(),
         Field::ReceivedDropped,
     ),
     (
@@ -54,7 +54,7 @@ const COUNTERS: &[(Metric, Field)] = &[
             "nettune_netdev_transmitted_dropped_total",
             DEVICE,
             "Packets the device or its driver dropped on their way out; not those of queueing disciplines (tx_dropped).",
-        ),
+        ).everywhere(),
         Field::TransmittedDropped,
     ),
     (
@@ -62,7 +62,7 @@ const COUNTERS: &[(Metric, Field)] = &[
             "nettune_netdev_received_missed_total",
             DEVICE,
             "Packets the device lost for want of a receive buffer: ring overruns (rx_missed_errors).",
-        ),
+        ).everywhere(),
         Field::ReceivedMissed,
     ),
     (
@@ -70,7 +70,7 @@ const COUNTERS: &[(Metric, Field)] = &[
             "nettune_netdev_received_fifo_total",
             DEVICE,
             "Overruns of the device's own memory (rx_fifo_errors).",
-        ),
+        ).everywhere(),
         Field::ReceivedFifo,
     ),
     (

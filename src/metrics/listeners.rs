@@ -11,62 +11,67 @@ const QUEUE: Metric = gauge(
     "nettune_listener_accept_queue",
     LISTENER,
     "Connections that wait for accept(), of all sockets of this address and port (sk_ack_backlog; Recv-Q of ss -lt).",
-);
+).everywhere();
 const QUEUE_PEAK: Metric = gauge(
     "nettune_listener_accept_queue_peak",
     LISTENER,
     "The longest accept queue of the last five minutes, of all sockets together, looked at once a second; what was between two looks is not seen.",
-);
+).everywhere();
 const LIMIT: Metric = gauge(
     "nettune_listener_accept_queue_limit",
     LISTENER,
     "What listen() was given, at most somaxconn of that moment, summed over the sockets (sk_max_ack_backlog; Send-Q of ss -lt).",
-);
+).everywhere();
 const FILL: Metric = gauge(
     "nettune_listener_accept_queue_fill_ratio",
     LISTENER,
     "Queue over limit + 1 of the fullest socket; at 1 it is full and further attempts are dropped.",
-);
+)
+.everywhere();
 const SOCKET_LIMIT: Metric = gauge(
     "nettune_listener_socket_limit",
     LISTENER,
     "Limit of the fullest single socket, of the smallest where none is fuller.",
-);
+)
+.everywhere();
 const FULL_SECONDS: Metric = counter(
     "nettune_listener_full_seconds_total",
     LISTENER,
     "Seconds during which a socket was seen full, looked at once a second.",
-);
+)
+.everywhere();
 const SOCKETS: Metric = gauge(
     "nettune_listener_sockets",
     LISTENER,
     "Listening sockets of this address and port, more than one with SO_REUSEPORT or where each is bound to a device of its own.",
-);
+).everywhere();
 const DROPS: Metric = counter(
     "nettune_listener_drops_total",
     LISTENER,
     "Packets dropped at these sockets: connection attempts, and stray ones such as a RST (sk_drops; d of ss -ltm).",
-);
+).everywhere();
 const SYN_RECV: Metric = gauge(
     "nettune_listener_syn_recv",
     LISTENER,
     "Connections of this listener in SYN_RECV at the last pass: half open, or by TCP Fast Open.",
-);
+)
+.everywhere();
 const OLDEST_UNACCEPTED: Metric = gauge(
     "nettune_listener_oldest_unaccepted_seconds",
     LISTENER,
     "Time from the pass that first saw the oldest connection that waits for accept() to the last pass; 0 when none waits (inode 0).",
-);
+).everywhere();
 const LIMITED_BY: Metric = gauge(
     "nettune_listener_limited_by",
     &["address", "port", "cause"],
     "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (listen() came before a change: more, or the somaxconn when first seen, or, of a socket older than the exporter, the somaxconn before the last change in this boot, unless the program asked for just as much since).",
-);
+)
+.everywhere();
 const IN_PORT_RANGE: Metric = gauge(
     "nettune_listener_in_port_range",
     LISTENER,
     "1 when the kernel may give this port to an outgoing connection while nobody listens: in ip_local_port_range and not reserved.",
-);
+).everywhere();
 
 const INFO: Metric = info(
     "nettune_listener_info",

@@ -9,6 +9,7 @@ mod flows;
 mod hosts;
 mod links;
 mod listeners;
+mod namespaces;
 mod nic;
 mod persisted;
 mod ports;
@@ -32,8 +33,8 @@ use prometheus_client::registry::Registry;
 use crate::model::Snapshot;
 
 pub use exporter::Serving;
-use writer::Writer;
 pub use writer::{Kind, Metric};
+use writer::{Recording, Writer};
 
 /// A format of the exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,33 +102,53 @@ struct Exposition {
 
 impl Collector for Exposition {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut out = Writer::new(encoder);
         let snapshot = &self.snapshot;
+        let foreign = snapshot.namespaces.iter().flat_map(|found| &found.read);
+        let mut recording = Recording::default();
+        for namespace in foreign {
+            let mut out = Writer::record(&namespace.place.name, recording);
+            FAMILIES.iter().try_for_each(|(write, _)| write(&mut out, &namespace.snapshot))?;
+            recording = out.recorded();
+        }
+        let mut out = Writer::new(encoder, recording);
         exporter::write(&mut out, snapshot, &self.serving)?;
-        hosts::write(&mut out, snapshot)?;
-        counters::write(&mut out, snapshot)?;
-        sockets::write(&mut out, snapshot)?;
-        listeners::write(&mut out, snapshot)?;
-        connections::write(&mut out, snapshot)?;
-        flows::write(&mut out, snapshot)?;
-        units::write(&mut out, snapshot)?;
-        udp::write(&mut out, snapshot)?;
-        ports::write(&mut out, snapshot)?;
-        receive::write(&mut out, snapshot)?;
-        links::write(&mut out, snapshot)?;
-        qdiscs::write(&mut out, snapshot)?;
-        nic::write(&mut out, snapshot)?;
-        tables::write(&mut out, snapshot)?;
-        sysctl::write(&mut out, snapshot)?;
-        persisted::write(&mut out, snapshot)
+        FAMILIES.iter().try_for_each(|(write, metrics)| {
+            write(&mut out, snapshot)?;
+            out.rest(&metrics())
+        })
     }
 }
 
+type Write = fn(&mut Writer<'_>, &Snapshot) -> fmt::Result;
+type Metrics = fn() -> Vec<&'static Metric>;
+
+/// Family groups in the order of the exposition.
+const FAMILIES: &[(Write, Metrics)] = &[
+    (namespaces::write, namespaces::metrics),
+    (hosts::write, hosts::metrics),
+    (counters::write, counters::metrics),
+    (sockets::write, sockets::metrics),
+    (listeners::write, listeners::metrics),
+    (connections::write, connections::metrics),
+    (flows::write, flows::metrics),
+    (units::write, units::metrics),
+    (udp::write, udp::metrics),
+    (ports::write, ports::metrics),
+    (receive::write, receive::metrics),
+    (links::write, links::metrics),
+    (qdiscs::write, qdiscs::metrics),
+    (nic::write, nic::metrics),
+    (tables::write, tables::metrics),
+    (sysctl::write, sysctl::metrics),
+    (persisted::write, persisted::metrics),
+];
+
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 16] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 17] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
+        ("Network namespaces: `netns`", namespaces::metrics()),
         ("The host: `host` and `cpu`", hosts::metrics()),
         ("Counters of TCP, UDP, IP and ICMP: `snmp`, `snmp6` and `netstat`", counters::metrics()),
         ("Sockets: `sockstat` and `sockstat6`", sockets::metrics()),
@@ -153,7 +174,11 @@ pub fn all() -> Vec<&'static Metric> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::model::namespaces::{Namespace, Namespaces, Place};
+    use crate::read::counters::parse_pairs;
 
     #[test]
     fn names_and_help_are_in_order() {
@@ -169,6 +194,51 @@ mod tests {
             assert!(!metric.help.is_empty() && metric.help.ends_with('.'), "{name}: help is a sentence");
             // The OpenMetrics encoder does not escape help.
             assert!(!metric.help.contains(['\n', '\\', '"']), "{name}: help needs escaping");
+        }
+    }
+
+    /// Samples of a text, without comments.
+    fn written(snapshot: Snapshot, format: Format) -> String {
+        let serving = Serving { reload_successful: true, reload_timestamp: 0.0 };
+        let mut out = Vec::new();
+        encode(&Arc::new(snapshot), serving, format, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn families_of_several_namespaces_stand_in_one_piece() {
+        let counters = |text: &str| Some(parse_pairs(text.as_bytes()).unwrap());
+        let foreign = |name: &str, text: &str| Namespace {
+            place: Arc::new(Place {
+                name: name.to_owned(),
+                inode: 7,
+                enter: "nsenter -t 1 -n".to_owned(),
+                unit: String::new(),
+            }),
+            at: Instant::now(),
+            snapshot: Arc::new(Snapshot { snmp: counters(text), ..Snapshot::default() }),
+        };
+        let read = vec![
+            foreign("a \"b\"", "Tcp: OutSegs RetransSegs InSegs\nTcp: 2 3 4\n"),
+            foreign("c", "Tcp: OutSegs\nTcp: 5\n"),
+        ];
+        for format in [Format::Text, Format::OpenMetrics] {
+            let namespaces = Arc::new(Namespaces { read: read.clone(), ..Namespaces::default() });
+            let snmp = counters("Tcp: OutSegs InSegs\nTcp: 1 9\n");
+            let text =
+                written(Snapshot { snmp, namespaces: Some(namespaces), ..Snapshot::default() }, format);
+            let lines: Vec<_> = text.lines().filter(|line| line.starts_with("nettune_tcp_seg")).collect();
+            let expected = [
+                "nettune_tcp_segments_sent_total 1",
+                "nettune_tcp_segments_sent_total{netns=\"a \\\"b\\\"\"} 2",
+                "nettune_tcp_segments_sent_total{netns=\"c\"} 5",
+                // Not one that a diagnosis looks at.
+                "nettune_tcp_segments_received_total 9",
+                // The own namespace has none.
+                "nettune_tcp_segments_retransmitted_total{netns=\"a \\\"b\\\"\"} 3",
+            ];
+            assert_eq!(lines, expected, "{format:?}");
+            assert_eq!(text.matches("# TYPE nettune_tcp_segments_sent").count(), 1);
         }
     }
 }

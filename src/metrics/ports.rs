@@ -9,27 +9,27 @@ const AVAILABLE: Metric = gauge(
     "nettune_ephemeral_ports_available",
     &[],
     "Local ports that connections to one destination can have: net.ipv4.ip_local_port_range without net.ipv4.ip_local_reserved_ports.",
-);
+).everywhere();
 const USED_RATIO: Metric = gauge(
     "nettune_ephemeral_ports_used_ratio",
     &["destination_port"],
     "Share of those taken up by the pair of addresses that has most connections to this port; at 1 connect() fails with EADDRNOTAVAIL. Of the five worst ports, from 0.01 on.",
-);
+).everywhere();
 const IN_USE: Metric = gauge(
     "nettune_ephemeral_ports_in_use",
     &["destination_port"],
     "Local ports of that pair: of connections, and of those in TIME_WAIT that may not be reused. The latter are looked at when all could take up half of the range.",
-);
+).everywhere();
 const TIME_WAIT: Metric = gauge(
     "nettune_ephemeral_ports_unreusable_time_wait",
     &["destination_port"],
     "Of those in use the ones in TIME_WAIT that net.ipv4.tcp_tw_reuse, tcp_tw_reuse_delay or tcp_timestamps forbid to reuse.",
-);
+).everywhere();
 const BOUND_RATIO: Metric = gauge(
     "nettune_ephemeral_ports_bound_ratio",
     &[],
     "Share of the available ports that sockets of one local address hold alone: none is used for two destinations, which is no chance, as where a program binds before it connects without IP_BIND_ADDRESS_NO_PORT. 0 where no address shows that.",
-);
+).everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![&AVAILABLE, &USED_RATIO, &IN_USE, &TIME_WAIT, &BOUND_RATIO]

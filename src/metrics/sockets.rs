@@ -27,12 +27,14 @@ const TIME_WAIT: Metric = gauge(
     "nettune_tcp_time_wait_sockets",
     &[],
     "Sockets in TIME_WAIT, and orphans in FIN_WAIT_2 that the kernel counts with them (sockstat TCP, tw).",
-);
+)
+.everywhere();
 const TIME_WAIT_LIMIT: Metric = gauge(
     "nettune_tcp_time_wait_sockets_limit",
     &[],
     "Most sockets in TIME_WAIT the kernel keeps (net.ipv4.tcp_max_tw_buckets).",
-);
+)
+.everywhere();
 const TCP_MEMORY: Metric = gauge(
     "nettune_tcp_memory_bytes",
     &[],

@@ -13,14 +13,15 @@ const VALUE: Metric = gauge(
     "nettune_sysctl_value",
     &["parameter", "field"],
     "Running value; field names the numbers of parameters that have several, and is empty otherwise.",
-);
+)
+.everywhere();
 const DEFAULT_VALUE: Metric = gauge(
     "nettune_sysctl_default_value",
     &["parameter", "field"],
     "What an untouched kernel of this release uses on a host of this size; no sample where that is not known, and the running value where that is within the error of an estimate from memory.",
 );
 const TEXT_INFO: Metric =
-    info("nettune_sysctl_text_info", &["parameter", "value"], "Running value that is a text.");
+    info("nettune_sysctl_text_info", &["parameter", "value"], "Running value that is a text.").everywhere();
 const LOCKED: Metric = gauge(
     "nettune_sysctl_read_only",
     &["parameter"],

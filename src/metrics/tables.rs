@@ -9,8 +9,10 @@ use crate::read::conntrack::Conntrack;
 use crate::read::neighbours::{STATES, Table};
 
 const ENTRIES: Metric =
-    gauge("nettune_conntrack_entries", &[], "Tracked flows of this namespace (nf_conntrack_count).");
-const LIMIT: Metric = gauge("nettune_conntrack_limit", &[], "Most tracked flows (nf_conntrack_max).");
+    gauge("nettune_conntrack_entries", &[], "Tracked flows of this namespace (nf_conntrack_count).")
+        .everywhere();
+const LIMIT: Metric =
+    gauge("nettune_conntrack_limit", &[], "Most tracked flows (nf_conntrack_max).").everywhere();
 const BUCKETS: Metric =
     gauge("nettune_conntrack_buckets", &[], "Hash buckets of the table (nf_conntrack_buckets).");
 
@@ -20,7 +22,7 @@ const STATISTICS: &[(Metric, &str)] = &[
             "nettune_conntrack_drops_total",
             &[],
             "Packets dropped because an entry could not be made or inserted; a full table is one reason, a clash another (drop).",
-        ),
+        ).everywhere(),
         "drop",
     ),
     (
@@ -28,7 +30,7 @@ const STATISTICS: &[(Metric, &str)] = &[
             "nettune_conntrack_early_drops_total",
             &[],
             "Entries given up to make room in a full table (early_drop).",
-        ),
+        ).everywhere(),
         "early_drop",
     ),
     (
@@ -36,7 +38,7 @@ const STATISTICS: &[(Metric, &str)] = &[
             "nettune_conntrack_insert_failed_total",
             &[],
             "Entries not inserted: another flow took the place, or the hash chain was too long; not a full table (insert_failed).",
-        ),
+        ).everywhere(),
         "insert_failed",
     ),
     (
@@ -60,7 +62,7 @@ const STATISTICS: &[(Metric, &str)] = &[
             "nettune_conntrack_invalid_total",
             &[],
             "Packets that could not start a flow, or do not fit the state of theirs (invalid).",
-        ),
+        ).everywhere(),
         "invalid",
     ),
     (
@@ -92,7 +94,7 @@ const STATISTICS: &[(Metric, &str)] = &[
             "nettune_conntrack_chain_too_long_total",
             &[],
             "Packets dropped because a hash chain was too long: buckets are few (chaintoolong, column chainlength).",
-        ),
+        ).everywhere(),
         "chainlength",
     ),
 ];

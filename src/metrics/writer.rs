@@ -1,12 +1,21 @@
 //! From a definition and its samples to the encoder.
+//!
+//! Samples of other network namespaces are recorded first, family by family, since a
+//! family must stand in one piece; each is then written behind those of our own.
+
+mod recording;
 
 use std::fmt::{self, Write};
+use std::rc::Rc;
 
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, LabelSetEncoder, LabelValueEncoder, NativeHistogram,
-    NativeHistogramBuckets, NoLabelSet,
+    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, LabelSetEncoder, LabelValueEncoder, MetricEncoder,
+    NativeHistogram, NativeHistogramBuckets, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
+
+use recording::Foreign;
+pub(super) use recording::Recording;
 
 use crate::model::histogram::{Histogram, ZERO_THRESHOLD};
 
@@ -45,6 +54,15 @@ pub struct Metric {
     pub labels: &'static [&'static str],
     /// One sentence, with the kernel's own name where it has one.
     pub help: &'static str,
+    /// Shown of other network namespaces as well: what a diagnosis of one looks at.
+    pub everywhere: bool,
+}
+
+impl Metric {
+    /// The same, shown of other network namespaces as well.
+    pub(super) const fn everywhere(self) -> Self {
+        Self { everywhere: true, ..self }
+    }
 }
 
 /// A family, and what of a `T` its samples show.
@@ -56,17 +74,17 @@ pub(super) const fn counter(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, kind: Kind::Counter, labels, help }
+    Metric { name, kind: Kind::Counter, labels, help, everywhere: false }
 }
 
 /// A gauge.
 pub(super) const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Gauge, labels, help }
+    Metric { name, kind: Kind::Gauge, labels, help, everywhere: false }
 }
 
 /// An info.
 pub(super) const fn info(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Info, labels, help }
+    Metric { name, kind: Kind::Info, labels, help, everywhere: false }
 }
 
 /// A histogram.
@@ -75,7 +93,7 @@ pub(super) const fn histogram(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, kind: Kind::Histogram, labels, help }
+    Metric { name, kind: Kind::Histogram, labels, help, everywhere: false }
 }
 
 /// The value of a label.
@@ -150,11 +168,14 @@ impl From<f64> for Value {
     }
 }
 
-struct Labels<'a>(&'static [&'static str], &'a [Label<'a>]);
+/// Names and values, and the name of a foreign namespace.
+struct Labels<'a>(&'static [&'static str], &'a [Label<'a>], Option<&'a str>);
 
 impl EncodeLabelSet for Labels<'_> {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
-        self.0.iter().zip(self.1).try_for_each(|(name, value)| {
+        let namespace = self.2.map(|name| (&"netns", Label::from(name)));
+        let own = self.0.iter().zip(self.1.iter().copied());
+        own.chain(namespace).try_for_each(|(name, value)| {
             let mut label = encoder.encode_label();
             let mut key = label.encode_label_key()?;
             key.write_str(name)?;
@@ -166,11 +187,31 @@ impl EncodeLabelSet for Labels<'_> {
 }
 
 /// Writes families one after another.
-pub(super) struct Writer<'a>(DescriptorEncoder<'a>);
+pub(super) struct Writer<'a>(Sink<'a>);
+
+enum Sink<'a> {
+    /// The exposition, and what was recorded and is not yet in it.
+    Exposition(DescriptorEncoder<'a>, Recording),
+    /// The namespace of this name is being recorded.
+    Recording(Rc<str>, Recording),
+}
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Self {
-        Self(encoder)
+    /// Writes the exposition, with what was recorded.
+    pub(super) fn new(encoder: DescriptorEncoder<'a>, recording: Recording) -> Self {
+        Self(Sink::Exposition(encoder, recording))
+    }
+
+    /// Records samples of a foreign namespace, behind those of others.
+    pub(super) fn record(namespace: &str, recording: Recording) -> Self {
+        Self(Sink::Recording(namespace.into(), recording))
+    }
+
+    /// What was recorded and not yet written.
+    pub(super) fn recorded(self) -> Recording {
+        match self.0 {
+            Sink::Exposition(_, recording) | Sink::Recording(_, recording) => recording,
+        }
     }
 
     /// Writes a family with its samples: label values in the order of
@@ -181,42 +222,26 @@ impl<'a> Writer<'a> {
         samples: impl IntoIterator<Item = ([Label<'l>; N], V)>,
     ) -> fmt::Result {
         debug_assert_eq!(metric.labels.len(), N, "{}", metric.name);
-        let mut samples = samples.into_iter().peekable();
-        if samples.peek().is_none() {
-            return Ok(());
-        }
-        // The encoder appends the suffix that a type demands.
-        let (name, kind) = match metric.kind {
-            Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
-            Kind::Gauge => (metric.name, MetricType::Gauge),
-            Kind::Info => (metric.name.trim_end_matches("_info"), MetricType::Info),
-            Kind::Histogram => (metric.name, MetricType::Histogram),
-        };
-        let mut encoder = self.0.encode_descriptor(name, metric.help, None, kind)?;
-        let mut seen = std::collections::HashSet::new();
-        for (values, value) in samples {
-            let labels = Labels(metric.labels, &values);
-            // A series that comes twice spoils a scrape; sources must not let it.
-            debug_assert!(seen.insert(format!("{values:?}")), "{} {values:?} comes twice", metric.name);
-            if metric.kind == Kind::Info {
-                encoder.encode_info(&labels)?;
-                continue;
+        match &mut self.0 {
+            Sink::Recording(_, _) if !metric.everywhere => Ok(()),
+            Sink::Recording(namespace, recording) => {
+                recording.add(metric, namespace, samples);
+                Ok(())
             }
-            let mut sample = encoder.encode_family(&labels)?;
-            match (metric.kind, value.into()) {
-                (Kind::Counter, Value::Unsigned(value)) => {
-                    sample.encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
-                }
-                (Kind::Counter, Value::Float(value)) => {
-                    sample.encode_counter::<NoLabelSet, f64, u64>(&value, None)?;
-                }
-                // No counter of ours is negative; a gauge can be.
-                (_, Value::Signed(value)) => sample.encode_gauge(&value)?,
-                (_, Value::Unsigned(value)) => sample.encode_gauge(&value)?,
-                (_, Value::Float(value)) => sample.encode_gauge(&value)?,
+            Sink::Exposition(encoder, recording) => {
+                let foreign = recording.take(metric);
+                write_family(encoder, metric, samples, &foreign)
             }
         }
-        Ok(())
+    }
+
+    /// Writes what was recorded of these families and is of foreign namespaces alone.
+    pub(super) fn rest(&mut self, metrics: &[&Metric]) -> fmt::Result {
+        metrics.iter().try_for_each(|metric| {
+            let Sink::Exposition(encoder, recording) = &mut self.0 else { return Ok(()) };
+            let foreign = recording.take(metric);
+            write_family::<0, Value>(encoder, metric, [], &foreign)
+        })
     }
 
     /// Writes a family of histograms, if there are any, classic and native; text has
@@ -226,11 +251,13 @@ impl<'a> Writer<'a> {
         metric: &Metric,
         samples: impl IntoIterator<Item = ([Label<'l>; N], &'h Histogram)>,
     ) -> fmt::Result {
+        // Those of foreign namespaces are not shown: they are large.
+        let Sink::Exposition(encoder, _) = &mut self.0 else { return Ok(()) };
         let mut samples = samples.into_iter().peekable();
         if samples.peek().is_none() {
             return Ok(());
         }
-        let mut encoder = self.0.encode_descriptor(metric.name, metric.help, None, MetricType::Histogram)?;
+        let mut encoder = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Histogram)?;
         for (values, histogram) in samples {
             let classic: Vec<_> = histogram.classic().collect();
             let (spans, deltas) = spans(histogram.native().buckets());
@@ -242,7 +269,8 @@ impl<'a> Writer<'a> {
                 positive: NativeHistogramBuckets { spans: &spans, deltas: &deltas },
                 created: None,
             };
-            let (sum, count, labels) = (histogram.sum, histogram.count(), Labels(metric.labels, &values));
+            let (sum, count, labels) =
+                (histogram.sum, histogram.count(), Labels(metric.labels, &values, None));
             let mut sample = encoder.encode_family(&labels)?;
             sample.encode_histogram_with_native::<NoLabelSet>(sum, count, &classic, None, native)?;
         }
@@ -252,6 +280,62 @@ impl<'a> Writer<'a> {
     /// Writes a family of one sample without labels; `None` leaves it out.
     pub(super) fn single<V: Into<Value>>(&mut self, metric: &Metric, value: Option<V>) -> fmt::Result {
         self.family(metric, value.map(|value| ([], value)))
+    }
+}
+
+/// One family in one piece.
+fn write_family<'l, const N: usize, V: Into<Value>>(
+    encoder: &mut DescriptorEncoder<'_>,
+    metric: &Metric,
+    own: impl IntoIterator<Item = ([Label<'l>; N], V)>,
+    foreign: &[Foreign],
+) -> fmt::Result {
+    let mut own = own.into_iter().peekable();
+    if own.peek().is_none() && foreign.is_empty() {
+        return Ok(());
+    }
+    // The encoder appends the suffix that a type demands.
+    let (name, kind) = match metric.kind {
+        Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
+        Kind::Gauge => (metric.name, MetricType::Gauge),
+        Kind::Info => (metric.name.trim_end_matches("_info"), MetricType::Info),
+        Kind::Histogram => (metric.name, MetricType::Histogram),
+    };
+    let mut encoder = encoder.encode_descriptor(name, metric.help, None, kind)?;
+    let mut seen = std::collections::HashSet::new();
+    for (values, value) in own {
+        // A series that comes twice spoils a scrape; sources must not let it.
+        debug_assert!(seen.insert(format!("{values:?}")), "{} {values:?} comes twice", metric.name);
+        write_sample(&mut encoder, metric.kind, &Labels(metric.labels, &values, None), value.into())?;
+    }
+    for one in foreign {
+        let (values, namespace) = (one.labels(), one.namespace());
+        debug_assert!(seen.insert(format!("{namespace:?} {values:?}")), "{} comes twice", metric.name);
+        let labels = Labels(metric.labels, &values, Some(namespace));
+        write_sample(&mut encoder, metric.kind, &labels, one.value())?;
+    }
+    Ok(())
+}
+
+fn write_sample(
+    encoder: &mut MetricEncoder<'_>,
+    kind: Kind,
+    labels: &Labels<'_>,
+    value: Value,
+) -> fmt::Result {
+    if kind == Kind::Info {
+        return encoder.encode_info(labels);
+    }
+    let mut sample = encoder.encode_family(labels)?;
+    match (kind, value) {
+        (Kind::Counter, Value::Unsigned(value)) => {
+            sample.encode_counter::<NoLabelSet, u64, u64>(&value, None)
+        }
+        (Kind::Counter, Value::Float(value)) => sample.encode_counter::<NoLabelSet, f64, u64>(&value, None),
+        // No counter of ours is negative; a gauge can be.
+        (_, Value::Signed(value)) => sample.encode_gauge(&value),
+        (_, Value::Unsigned(value)) => sample.encode_gauge(&value),
+        (_, Value::Float(value)) => sample.encode_gauge(&value),
     }
 }
 

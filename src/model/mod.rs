@@ -8,6 +8,7 @@ pub mod histogram;
 pub mod host;
 pub mod interval;
 pub mod listeners;
+pub mod namespaces;
 pub mod owners;
 pub mod parameters;
 pub mod peak;

@@ -7,6 +7,7 @@ use super::connections::{Pass, Paths, Sums};
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
 use super::host::Facts;
 use super::listeners::Group;
+use super::namespaces::Namespaces;
 use super::owners::Owned;
 use super::parameters::State;
 use super::persisted::Persisted;
@@ -142,6 +143,10 @@ pub struct Snapshot {
     pub persisted: Option<Arc<Persisted>>,
     /// Programs that set running values which files do not explain.
     pub owners: Option<Vec<Owned>>,
+    /// Whether this is the initial network namespace; `None` where that cannot be told.
+    pub in_initial_namespace: Option<bool>,
+    /// Other network namespaces; `None` where none is wanted.
+    pub namespaces: Option<Arc<Namespaces>>,
     /// Our own process.
     pub process: Option<Process>,
     /// The exporter itself.

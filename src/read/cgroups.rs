@@ -2,14 +2,14 @@
 //! sockets that were made in it, which is that of its inode (fs/kernfs/mount.c, on
 //! 64-bit machines, 5.8-6.18).
 
-use super::text::{columns, lines};
+use super::mounts;
 use crate::kernel::{Kernel, Malformed, Result, Root};
 
 /// Most folders that are looked at, at 20 µs each. A host that runs 250 pods has about
 /// a thousand.
 const FOLDERS: usize = 4096;
 
-/// Parses `/proc/self/mountinfo` (fs/proc_namespace.c:show_mountinfo): where the
+/// Parses `/proc/self/mountinfo`: where the
 /// cgroup v2 hierarchy is mounted, the whole of it rather than a part; `None` where
 /// it is not.
 ///
@@ -17,43 +17,16 @@ const FOLDERS: usize = 4096;
 /// A line without mount point and kind.
 pub fn parse_mount(bytes: &[u8]) -> std::result::Result<Option<String>, Malformed> {
     let mut part = None;
-    for (number, line) in lines(bytes) {
-        // 36 35 98:0 /root /mount/point options [tags] - kind source options
-        let parse = || {
-            let mut before = columns(line);
-            let (root, point) = (before.nth(3)?, before.next()?);
-            let kind = before.skip_while(|column| *column != b"-").nth(1)?;
-            Some((root, point, kind))
-        };
-        let expected = "a mount: number, parent, device, root, point, …, a dash, kind";
-        let (root, point, kind) = parse().ok_or_else(|| Malformed::new(number, "mount", expected, line))?;
-        match (kind, root) {
-            (b"cgroup2", b"/") => return Ok(Some(unescaped(point))),
-            (b"cgroup2", _) => part = Some(unescaped(point)),
+    for mount in mounts::parse(bytes) {
+        let mount = mount?;
+        let point = || mount.point().to_string_lossy().into_owned();
+        match (mount.kind, mount.root) {
+            (b"cgroup2", b"/") => return Ok(Some(point())),
+            (b"cgroup2", _) => part = Some(point()),
             _ => {}
         }
     }
     Ok(part)
-}
-
-/// Blanks and backslashes stand there as octal numbers (`\040`).
-fn unescaped(path: &[u8]) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((first, after)) = rest.split_first() {
-        let octal = rest.get(1..4).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if *first == b'\\' => {
-                bytes.push(byte);
-                rest = &rest[4..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Every folder of the hierarchy that is mounted here, as (inode number, path below

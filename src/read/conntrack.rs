@@ -87,7 +87,7 @@ fn read_rest(kernel: &mut Kernel, conntrack: &mut Conntrack) -> Result<()> {
     ] {
         note(sysctl::read_unsigned(kernel, path).map(|value| *field = value.map(|[value]| value)));
     }
-    let file = kernel.parse(Root::Proc, "net/stat/nf_conntrack", statistics::parse);
+    let file = kernel.parse(Root::Net, "stat/nf_conntrack", statistics::parse);
     let statistics = match file {
         Err(error) if error.is_absent() => kernel.ask(Request::ConntrackStatistics, add_statistics),
         other => other,

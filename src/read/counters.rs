@@ -1,35 +1,79 @@
 //! `/proc/net/snmp`, `/proc/net/netstat` (net/ipv4/proc.c, 2.6-6.18) and
 //! `/proc/net/snmp6` (net/ipv6/proc.c): named counters in named groups.
 
-use std::collections::BTreeMap;
-
 use super::text::{columns, decimal, expect_decimal, expect_name, lines, signed};
 use crate::kernel::{Kernel, Malformed, Result, Root};
 
-/// Counters by group (`Tcp`, `TcpExt`, `Ip6`, …) and by the kernel's name.
+/// Counters by group (`Tcp`, `TcpExt`, `Ip6`, …) and by the kernel's name. Names stand
+/// one behind the other: there are hundreds, for each network namespace anew.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counters(BTreeMap<String, BTreeMap<String, u64>>);
+pub struct Counters {
+    names: String,
+    /// Sorted by group and name.
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    group: Span,
+    name: Span,
+    value: u64,
+}
+
+/// A piece of the names: its start and its end.
+type Span = (u32, u32);
 
 impl Counters {
     /// The counter, if this kernel has it.
     pub fn get(&self, group: &str, name: &str) -> Option<u64> {
-        self.0.get(group)?.get(name).copied()
+        let place = self.entries.binary_search_by(|entry| self.key(entry).cmp(&(group, name))).ok()?;
+        self.entries.get(place).map(|entry| entry.value)
     }
 
     /// Every counter as (group, name, value), sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
-        self.0.iter().flat_map(|(group, counters)| {
-            counters.iter().map(move |(name, value)| (group.as_str(), name.as_str(), *value))
+        self.entries.iter().map(|entry| {
+            let (group, name) = self.key(entry);
+            (group, name, entry.value)
         })
     }
 
-    fn insert(&mut self, group: &str, name: &str, value: u64) {
-        if let Some(counters) = self.0.get_mut(group) {
-            counters.insert(name.to_owned(), value);
-        } else {
-            self.0.insert(group.to_owned(), BTreeMap::from([(name.to_owned(), value)]));
-        }
+    fn key(&self, entry: &Entry) -> (&str, &str) {
+        (piece(&self.names, entry.group), piece(&self.names, entry.name))
     }
+
+    fn keep(&mut self, text: &str) -> Span {
+        let start = self.names.len() as u32;
+        self.names.push_str(text);
+        (start, self.names.len() as u32)
+    }
+
+    /// Adds a counter; one that comes again later counts.
+    fn insert(&mut self, group: &str, name: &str, value: u64) {
+        let group = match self.entries.last() {
+            Some(last) if piece(&self.names, last.group) == group => last.group,
+            _ => self.keep(group),
+        };
+        let name = self.keep(name);
+        self.entries.push(Entry { group, name, value });
+    }
+
+    /// What was added, in order.
+    fn sorted(mut self) -> Self {
+        let Self { names, entries } = &mut self;
+        let key = |entry: &Entry| (piece(names, entry.group), piece(names, entry.name));
+        // What came later goes first of its kind, and stays.
+        entries.reverse();
+        entries.sort_by(|one, two| key(one).cmp(&key(two)));
+        entries.dedup_by(|later, first| key(later) == key(first));
+        entries.shrink_to_fit();
+        names.shrink_to_fit();
+        self
+    }
+}
+
+fn piece(names: &str, (start, end): Span) -> &str {
+    names.get(start as usize..end as usize).unwrap_or_default()
 }
 
 /// Parses pairs of lines: `Group: name name …`, then `Group: value value …`.
@@ -75,10 +119,10 @@ pub fn parse_pairs(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
             }
         }
     }
-    if counters.0.is_empty() {
+    if counters.entries.is_empty() {
         return Err(Malformed::new(1, "counters", "a line `Group: name …`", b"nothing"));
     }
-    Ok(counters)
+    Ok(counters.sorted())
 }
 
 fn group_of(number: usize, line: &[u8]) -> std::result::Result<&str, Malformed> {
@@ -106,25 +150,25 @@ pub fn parse_lines(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
         };
         counters.insert(group, short, value);
     }
-    if counters.0.is_empty() {
+    if counters.entries.is_empty() {
         return Err(Malformed::new(1, "counters", "a line `name value`", b"nothing"));
     }
-    Ok(counters)
+    Ok(counters.sorted())
 }
 
 /// `/proc/net/snmp`: the groups Ip, Icmp, IcmpMsg, Tcp, Udp, UdpLite.
 pub fn read_snmp(kernel: &mut Kernel) -> Result<Counters> {
-    kernel.parse(Root::Proc, "net/snmp", parse_pairs)
+    kernel.parse(Root::Net, "snmp", parse_pairs)
 }
 
 /// `/proc/net/netstat`: the groups TcpExt, IpExt, MPTcpExt.
 pub fn read_netstat(kernel: &mut Kernel) -> Result<Counters> {
-    kernel.parse(Root::Proc, "net/netstat", parse_pairs)
+    kernel.parse(Root::Net, "netstat", parse_pairs)
 }
 
 /// `/proc/net/snmp6`: the groups Ip6, Icmp6, Udp6, UdpLite6.
 pub fn read_snmp6(kernel: &mut Kernel) -> Result<Counters> {
-    kernel.parse(Root::Proc, "net/snmp6", parse_lines)
+    kernel.parse(Root::Net, "snmp6", parse_lines)
 }
 
 #[cfg(test)]
@@ -139,6 +183,8 @@ mod tests {
         assert_eq!(counters.get("Udp", "InDatagrams"), Some(7));
         assert_eq!(counters.get("Tcp", "MaxConn"), None);
         assert_eq!(counters.get("Tcp", "NoSuchName"), None);
+        let again = parse_pairs(b"B: Y X\nB: 4 5\nA: Y\nA: 1\nB: X\nB: 6\n").unwrap();
+        assert_eq!(again.iter().collect::<Vec<_>>(), [("A", "Y", 1), ("B", "X", 6), ("B", "Y", 4)]);
     }
 
     #[test]

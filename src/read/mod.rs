@@ -13,6 +13,8 @@ pub mod host;
 pub mod interrupts;
 pub mod links;
 pub mod listeners;
+pub mod mounts;
+pub mod namespaces;
 pub mod neighbours;
 pub mod nic;
 pub mod owners;

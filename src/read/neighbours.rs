@@ -78,7 +78,7 @@ pub fn read(kernel: &mut Kernel) -> ([Table; 2], Result<()>) {
             let path = format!("net/{family}/neigh/default/gc_thresh{number}");
             note(sysctl::read_unsigned(kernel, &path).map(|value| *threshold = value.map(|[value]| value)));
         }
-        let parsed = kernel.parse(Root::Proc, format_args!("net/stat/{cache}"), statistics::parse);
+        let parsed = kernel.parse(Root::Net, format_args!("stat/{cache}"), statistics::parse);
         note(parsed.map(|statistics| table.statistics = Some(statistics)));
     }
     note(kernel.ask(Request::Neighbours, count_states).map(|counts| {

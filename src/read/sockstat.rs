@@ -63,12 +63,12 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Sockstat, Malformed> {
 
 /// `/proc/net/sockstat`
 pub fn read(kernel: &mut Kernel) -> Result<Sockstat> {
-    kernel.parse(Root::Proc, "net/sockstat", parse)
+    kernel.parse(Root::Net, "sockstat", parse)
 }
 
 /// `/proc/net/sockstat6`
 pub fn read6(kernel: &mut Kernel) -> Result<Sockstat> {
-    kernel.parse(Root::Proc, "net/sockstat6", parse)
+    kernel.parse(Root::Net, "sockstat6", parse)
 }
 
 /// Whether a network namespace certainly has no socket of `protocol`, `TCP` or

@@ -101,7 +101,7 @@ pub fn parse(bytes: &[u8], online: Option<&[u32]>) -> std::result::Result<Vec<Cp
 /// that print no CPU number.
 pub fn read(kernel: &mut Kernel) -> Result<Vec<Cpu>> {
     let online = cpu::read_online(kernel);
-    kernel.parse(Root::Proc, "net/softnet_stat", |bytes| parse(bytes, online.as_deref()))
+    kernel.parse(Root::Net, "softnet_stat", |bytes| parse(bytes, online.as_deref()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,11 @@ A histogram has `_bucket`, `_sum` and `_count` in text. In protobuf it is a nati
 histogram as well, with buckets that each end about 9 % above the one before, or
 further apart where more than 160 would be in use.
 
+Metrics with (`netns`) among their labels are also shown of other network namespaces,
+where `--netns` asks for them, with the name of the namespace. Of parameters those are
+shown whose value is another than the exporter's own namespace has, or than the
+kernel's default.
+
 Headings name the collectors that `collect[]` and `--no-collector.NAME` select.
 ";
 
@@ -30,7 +35,8 @@ pub(super) fn render() -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n## {title}\n\n{TABLE}");
         for metric in metrics {
-            let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+            let own = metric.labels.iter().map(|label| format!("`{label}`"));
+            let labels: Vec<_> = own.chain(metric.everywhere.then(|| "(`netns`)".to_owned())).collect();
             let help = metric.help.replace('|', "\\|");
             let (name, kind, labels) = (metric.name, metric.kind.name(), labels.join(", "));
             let _ = writeln!(text, "| `{name}` | {kind} | {labels} | {help} |");

@@ -17,10 +17,11 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use super::{App, Limits, Listeners, run};
 use crate::REVISION;
 use crate::cli::{ListenAddress, LogFormat, ServeArgs};
-use crate::collect::{Collector, Selection};
+use crate::collect::{Collector, Others, Selection};
 use crate::config::{Config, ReloadState, one_line};
 use crate::kernel::{self, Kernel, Root};
 use crate::ledger::Ledger;
+use crate::model::namespaces::LIMIT;
 
 /// Why the exporter did not start.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,7 @@ pub fn start(config: Config) -> Result<(), Error> {
         .enable_all()
         .build()
         .map_err(Error::system("cannot start the event loop"))?;
-    let connections = bounded_by_descriptors(config.args.max_connections);
+    let connections = bounded_by_descriptors(config.args.max_connections, &config.args.others);
     let result = runtime.block_on(async {
         let stop = stop_signal().map_err(Error::system("cannot receive signals"))?;
         let reload = signal(SignalKind::hangup()).map_err(Error::system("cannot receive signals"))?;
@@ -119,16 +120,23 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Descriptors kept for files, netlink sockets and listeners.
 const DESCRIPTORS_RESERVED: u64 = 40;
 
+/// Those of other network namespaces: a socket for each of three netlink protocols.
+const DESCRIPTORS_OF_NAMESPACES: u64 = 3 * LIMIT as u64;
+
 /// As many connections as wanted, or as descriptors allow after raising the
 /// limit as far as it goes: connections must not take those that files need.
-fn bounded_by_descriptors(wanted: usize) -> usize {
+fn bounded_by_descriptors(wanted: usize, others: &Others) -> usize {
+    let reserved = match others {
+        Others::None => DESCRIPTORS_RESERVED,
+        _ => DESCRIPTORS_RESERVED + DESCRIPTORS_OF_NAMESPACES,
+    };
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         debug!("cannot raise the limit of file descriptors: {error}");
     }
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let room = usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX).max(1);
+    let room = usize::try_from(descriptors.saturating_sub(reserved)).unwrap_or(usize::MAX).max(1);
     if room < wanted {
         warn!(
             descriptors,

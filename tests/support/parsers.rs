@@ -46,6 +46,11 @@ const PARSERS: &[(&str, Parser)] = &[
     ("UDP sockets", |bytes| udp::parse(&mut Vec::new(), bytes)),
     ("ports", |bytes| listeners::parse_ports(bytes).map(drop)),
     ("mounts", |bytes| cgroups::parse_mount(bytes).map(drop)),
+    ("namespaces", |bytes| namespaces::parse_mounts(bytes).map(drop)),
+    ("cgroups of a process", |bytes| {
+        namespaces::parse_cgroups(bytes);
+        Ok(())
+    }),
     ("process name", |bytes| {
         processes::parse_name(bytes);
         Ok(())

@@ -56,7 +56,7 @@ impl Walker {
             Err(error) => (Vec::new(), Err(error)),
         };
         self.udp.cost = cpu_time().saturating_sub(cpu_before);
-        self.udp.pause = self.udp.cost.div_f64(self.plan.cpu_budget * PART);
+        self.udp.pause = self.udp.cost.div_f64(self.plan.budget() * PART);
         self.udp.last = Some(started);
         self.account();
         self.found.udp_sockets.put(self.plan.interval.max(self.udp.pause), groups, outcome);

@@ -13,8 +13,9 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::kernel::sock_diag::TcpInfo;
 
-/// Entries that are allocated at once.
-const CHUNK: usize = 4096;
+/// Entries that are allocated at once: few, since a namespace with a handful of
+/// connections has a table of its own.
+const CHUNK: usize = 64;
 
 /// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
