@@ -67,7 +67,7 @@ fn connections_are_those_of_ss() {
         let clients = [connect(9002, 2), connect(9003, 3), connect(9004, 4)];
         ((pairs, halves), (server, quiet, dual, six, over_six, clients))
     });
-    let exporter = namespace.exporter(&["--sockets.interval=1s"]);
+    let exporter = namespace.exporter(&["--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let listening = [9001, 9003, 9004, 9005];
     let found = until(&exporter, |found| {
         let expected = printed_by_ss(&namespace, &listening);

@@ -56,7 +56,7 @@ fn time_wait_by_ss(namespace: &Namespace) -> usize {
 fn ports_run_out_toward_one_destination() {
     let Some(namespace) = Namespace::new() else { return };
     namespace.run("sysctl -qw net.ipv4.ip_local_port_range='40000 40099'");
-    let exporter = namespace.exporter(&["--sockets.interval=1s"]);
+    let exporter = namespace.exporter(&["--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let target = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let (_listener, mut held) = namespace.inside(|| (listen(target, 200), exhaust(target)));
     assert_eq!(held.len(), 100);
@@ -81,7 +81,7 @@ fn time_wait_counts(near: &Namespace, far: &Namespace, address: Ipv4Addr, loopba
     {
         near.run(&format!("sysctl -qw net.ipv4.{line}"));
     }
-    let exporter = near.exporter(&["--sockets.interval=1s"]);
+    let exporter = near.exporter(&["--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let target = SocketAddr::from((address, PORT));
     let listener = far.inside(|| listen(target, 200));
     near.inside(|| leave_in_time_wait(&listener, target, 60, Duration::ZERO));
@@ -135,7 +135,7 @@ fn time_wait_counts_between_hosts_where_it_may_not_be_reused() {
 fn ports_that_are_used_again_are_not_used_up() {
     let Some(namespace) = Namespace::new() else { return };
     namespace.run("sysctl -qw net.ipv4.ip_local_port_range='40000 40099' net.ipv4.tcp_tw_reuse=1");
-    let exporter = namespace.exporter(&["--sockets.interval=1s"]);
+    let exporter = namespace.exporter(&["--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let target = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let listener = namespace.inside(|| listen(target, 200));
     namespace.inside(|| leave_in_time_wait(&listener, target, 95, Duration::ZERO));
@@ -183,7 +183,7 @@ fn connect_with_the_option(namespace: &Namespace) -> Child {
 fn ports_that_programs_bind_are_told_from_those_that_connect_chooses() {
     let Some(namespace) = Namespace::new() else { return };
     namespace.run("sysctl -qw net.ipv4.ip_local_port_range='40000 40099'");
-    let exporter = namespace.exporter(&["--sockets.interval=1s"]);
+    let exporter = namespace.exporter(&["--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let own = Ipv4Addr::LOCALHOST;
     let _listener = namespace.inside(|| listen((Ipv4Addr::UNSPECIFIED, PORT).into(), 400));
     let open = |bind: Option<Ipv4Addr>| -> Vec<_> {

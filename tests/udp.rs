@@ -89,7 +89,7 @@ fn full_buffers_are_those_of_ss() {
         send(&sockets[2], 9003, 10);
         sockets
     });
-    let exporter = namespace.exporter(&["--sockets.interval=1s"]);
+    let exporter = namespace.exporter(&["--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let found = until(&exporter, |found| {
         let expected = printed_by_ss(&namespace);
         assert_eq!(expected.len(), 4 * 4);
@@ -142,7 +142,7 @@ fn clients_are_summed_up() {
         };
         (server, (0..30).map(client).collect::<Vec<_>>())
     });
-    let exporter = namespace.exporter(&["--sockets.interval=1s"]);
+    let exporter = namespace.exporter(&["--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let other = |metric: &str| format!("nettune_udp_{metric}{{address=\"other\",port=\"other\"}}");
     let named = |found: &Samples| found.keys().filter(|key| key.starts_with("nettune_udp_sockets{")).count();
     let found = until(&exporter, |found| found.get(&other("sockets")) == Some(&30.0));

@@ -58,7 +58,7 @@ impl Drop for Cgroup {
 /// `ip netns exec` hides with the rest of its sysfs.
 fn exporter(namespace: &Namespace) -> Exporter {
     let address = format!("--web.listen-address=unix:{}", namespace.socket().display());
-    let command = nettune(&[&address, "--sockets.interval=1s"]);
+    let command = nettune(&[&address, "--sockets.interval=1s", "--sockets.cpu-budget=100%"]);
     let exporter = namespace.inside(|| Exporter::launch(command));
     exporter.wait_until_ready();
     exporter

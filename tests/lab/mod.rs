@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::namespace::Namespace;
 pub(crate) use link::Direction;
@@ -56,7 +56,10 @@ impl Lab {
         let listener = self.far.inside(|| TcpListener::bind((FAR, 0)).unwrap());
         let target: SocketAddr = listener.local_addr().unwrap();
         let client = |_| {
-            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            // A program that another test starts is not to hold it too.
+            let flags = SocketFlags::CLOEXEC;
+            let socket =
+                rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
             prepare(&socket);
             rustix::net::connect(&socket, &target).unwrap();
             TcpStream::from(socket)
