@@ -310,7 +310,7 @@ fn a_send_buffer_that_was_cut_is_told() {
 fn what_came_and_went_between_two_passes_is_counted() {
     let direction = Direction::new(200.0 * MEGABIT, Duration::from_millis(2), 1_000_000);
     let Some(lab) = Lab::new(direction, direction) else { return };
-    let exporter = lab.near.exporter(&["--sockets.interval=12s", "--sockets.cpu-budget=100%"]);
+    let exporter = lab.near.exporter(&["--sockets.interval=25s", "--sockets.cpu-budget=100%"]);
     eventually("no pass", || (passes(&scrape(&exporter)) == 1.0).then_some(()));
     let (mut bytes, mut busy) = (0.0, 0.0);
     for _ in 0..10 {

@@ -1,6 +1,8 @@
 //! Netlink sockets, the dump loop, and borrowed walks over messages and
 //! attributes.
 
+mod attribute;
+
 use std::io;
 
 use ethtool::EthtoolMessage;
@@ -15,13 +17,14 @@ use super::request::{Request, zeroed};
 use super::sock_diag::{self, Scope};
 use super::{Error, Malformed, Result};
 
+pub(super) use attribute::array_at;
+pub use attribute::{Attribute, be32_at, u16_at, u32_at, u64_at};
+use attribute::{attributes, i32_at};
+
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_DUMP_INTR: u16 = 0x10;
-const NLA_HEADER: usize = 4;
-/// Without NLA_F_NESTED and NLA_F_NET_BYTEORDER.
-const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Fixed id of the generic netlink controller (GENL_ID_CTRL).
 const GENL_ID_CTRL: u16 = 16;
 
@@ -295,48 +298,6 @@ impl<'a> Message<'a> {
     }
 }
 
-/// One netlink attribute, borrowed.
-#[derive(Debug, Clone, Copy)]
-pub struct Attribute<'a> {
-    /// `nla_type` without its flags
-    pub kind: u16,
-    /// The value, without padding.
-    pub value: &'a [u8],
-}
-
-impl<'a> Attribute<'a> {
-    /// The attributes nested in this one.
-    pub fn nested(&self) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
-        attributes(self.value)
-    }
-
-    /// A NUL-terminated string. Bytes that are no UTF-8 become `\\xNN`, so that
-    /// different names stay different: the kernel lets a device be called by
-    /// almost any bytes.
-    pub fn string(&self) -> String {
-        let end = self.value.iter().position(|byte| *byte == 0).unwrap_or(self.value.len());
-        let chunks = self.value[..end].utf8_chunks();
-        chunks
-            .flat_map(|chunk| [chunk.valid().to_owned(), chunk.invalid().escape_ascii().to_string()])
-            .collect()
-    }
-}
-
-/// A walk of our own, `struct nlattr { u16 nla_len, nla_type; }` and padding: with a
-/// library's, one that yields a result each, a pass over half a million sockets took a
-/// tenth longer (benches/sockets).
-fn attributes<'a>(bytes: &'a [u8]) -> impl Iterator<Item = Attribute<'a>> + use<'a> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let [a, b, c, d] = *rest.first_chunk()?;
-        let length = usize::from(u16::from_ne_bytes([a, b]));
-        let kind = u16::from_ne_bytes([c, d]) & NLA_TYPE_MASK;
-        let value = rest.get(NLA_HEADER..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(Attribute { kind, value })
-    })
-}
-
 /// Walks the messages in `bytes`; a message that does not fit ends the walk
 /// with an error that counts it from 1.
 pub fn messages(bytes: &[u8]) -> impl Iterator<Item = std::result::Result<Message<'_>, Malformed>> {
@@ -366,46 +327,9 @@ pub fn messages(bytes: &[u8]) -> impl Iterator<Item = std::result::Result<Messag
     })
 }
 
-/// Native-endian integer at `offset`, if the bytes reach that far.
-pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
-    array_at(bytes, offset).map(u16::from_ne_bytes)
-}
-
-/// Native-endian integer at `offset`, if the bytes reach that far.
-pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    array_at(bytes, offset).map(u32::from_ne_bytes)
-}
-
-/// Native-endian integer at `offset`, if the bytes reach that far.
-pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
-    array_at(bytes, offset).map(u64::from_ne_bytes)
-}
-
-/// Big-endian integer at `offset`, as netfilter sends them.
-pub fn be32_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    array_at(bytes, offset).map(u32::from_be_bytes)
-}
-
-fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
-    array_at(bytes, offset).map(i32::from_ne_bytes)
-}
-
-/// Bytes from `offset`, if they reach that far.
-pub(super) fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
-    bytes.get(offset..offset.checked_add(N)?)?.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_are_no_text_stay_different() {
-        let name = |value: &[u8]| Attribute { kind: 3, value }.string();
-        assert_eq!(name(b"eth0\0\0"), "eth0");
-        assert_eq!(name("ä".as_bytes()), "ä");
-        assert_eq!((name(b"a\xff").as_str(), name(b"a\xfe").as_str()), ("a\\xff", "a\\xfe"));
-    }
 
     #[test]
     fn a_walk_ends_with_the_first_message_that_does_not_fit() {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::limits::{Cause, Ground, Limit, Verdict, binding, is_lossy, verdict, window};
+use super::marks::{FULL_MSS, SLOW, UNREAD, is_idle_restart, marks};
 use super::paths::{PathId, Paths};
 use super::ratios::{self, Basis};
-use super::receiving::{ReceiveCause, Sight, does_not_read, is_unread, mostly_receives, receive_cause};
+use super::receiving::{ReceiveCause, Sight, does_not_read, mostly_receives, receive_cause};
 use super::sums::{Algorithms, Sums, lengthen};
 use super::table::{Counters, Known, NONE, Notes, Table, folded, octave};
 use super::witness::{Place, Seen, Shown, Witness};
@@ -20,15 +21,6 @@ use crate::read::tcp_limits::TcpLimits;
 
 /// The rate of a connection is far below that of its path at a quarter.
 const FAR_BELOW: f64 = 0.25;
-
-/// Of the notes: nothing was in flight, and had not been for a timeout.
-const IDLE: u8 = 1;
-/// Half of the receive buffer waited to be read.
-const UNREAD: u8 = 2;
-/// Full segments were at least half of what the path is believed to carry, once.
-const FULL_MSS: u8 = 4;
-/// It was far slower than its path was seen to be.
-const SLOW: u8 = 8;
 
 /// Follows connections from pass to pass.
 #[derive(Debug)]
@@ -191,7 +183,7 @@ impl Flows {
             window: octave(info.snd_wnd.unwrap_or(0)),
             algorithm: self.algorithms.number(connection.attributes.algorithm),
             verdict: known.before.verdict,
-            flags: flags(connection, info) | known.before.flags & FULL_MSS,
+            flags: marks(connection, info) | known.before.flags & FULL_MSS,
         };
         if known.change != Counters::default() || notes.flags & known.before.flags & UNREAD != 0 {
             let way = self.way(connection.peer_address, info);
@@ -396,27 +388,6 @@ const NEAREST: u32 = 100;
 /// Busy time is counted in ticks, and a pass takes its time.
 fn longest(elapsed: Duration) -> Duration {
     elapsed.mul_f64(1.25) + Duration::from_secs(1)
-}
-
-fn flags(connection: &Connection, info: &TcpInfo) -> u8 {
-    let idle = info.unacked == 0 && u64::from(info.last_data_sent) * 1000 > u64::from(info.rto);
-    let unread = connection.attributes.memory.is_some_and(|memory| is_unread(connection, &memory));
-    let full_mss = info.snd_mss >= info.pmtu / 2;
-    u8::from(idle) * IDLE + u8::from(unread) * UNREAD + u8::from(full_mss) * FULL_MSS
-}
-
-/// Whether the kernel reset the congestion window because the connection was idle
-/// (net/ipv4/tcp_output.c:tcp_cwnd_restart): it was idle at the last pass, sent since,
-/// and nothing else can have made the window smaller. BBR makes its own.
-fn is_idle_restart(connection: &Connection, info: &TcpInfo, known: &Known, notes: &Notes) -> bool {
-    let other_reasons = known.change.retransmitted > 0
-        || info.ca_state != 0
-        || info.options & TcpInfo::ECN != 0
-        || connection.attributes.bbr.is_some();
-    known.before.flags & IDLE != 0
-        && known.change.sent > 0
-        && notes.cwnd < known.before.cwnd
-        && !other_reasons
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 pub mod flows;
 pub mod limits;
+mod marks;
 pub mod paths;
 pub mod ratios;
 pub mod receiving;
