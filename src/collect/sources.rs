@@ -74,7 +74,7 @@ pub const SOURCES: &[Source] = &[
     Source { name: "listener", help: "accept queues of listening TCP sockets", read: read_listener },
     Source {
         name: "connection",
-        help: "TCP connections by state, and their round trip times",
+        help: "TCP connections: what limits each and why, round trips, ports taken",
         read: read_connection,
     },
     Source { name: "udp", help: "receive buffers and drops of UDP sockets", read: read_udp },
