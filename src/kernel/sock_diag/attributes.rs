@@ -14,7 +14,7 @@ pub struct TcpInfo {
     pub options: u8,
     /// Congestion state: 0 open to 4 loss, `tcpi_ca_state`.
     pub ca_state: u8,
-    /// The sample of `delivery_rate` was limited by the application,
+    /// The last sample of the delivery rate was limited by the application,
     /// `tcpi_delivery_rate_app_limited` (4.9).
     pub app_limited: bool,
     /// Retransmission timeout, microseconds, `tcpi_rto`.
@@ -48,8 +48,6 @@ pub struct TcpInfo {
     /// Round trip time as the receiving side measures it, microseconds,
     /// `tcpi_rcv_rtt`; `None` before the first measurement.
     pub rcv_rtt: Option<u32>,
-    /// Retransmissions, segments, `tcpi_total_retrans`.
-    pub total_retrans: u32,
     /// Payload acknowledged by the peer, with SYN and FIN, `tcpi_bytes_acked` (4.1).
     pub bytes_acked: Option<u64>,
     /// Payload received, `tcpi_bytes_received` (4.1).
@@ -60,8 +58,6 @@ pub struct TcpInfo {
     /// `tcpi_min_rtt` (4.6); `None` before the first measurement, where the kernel
     /// sends all ones (net/ipv4/tcp.c:tcp_init_sock).
     pub min_rtt: Option<u32>,
-    /// Payload delivered a second, `tcpi_delivery_rate` (4.9).
-    pub delivery_rate: Option<u64>,
     /// Microseconds with something to send or not yet acknowledged,
     /// `tcpi_busy_time` (4.10).
     pub busy_time: Option<u64>,
@@ -114,12 +110,10 @@ impl TcpInfo {
             rttvar: early(72),
             snd_cwnd: early(80),
             rcv_rtt: known(early(92)),
-            total_retrans: early(100),
             bytes_acked: u64_at(bytes, 120),
             bytes_received: u64_at(bytes, 128),
             notsent_bytes: u32_at(bytes, 144),
             min_rtt: u32_at(bytes, 148).filter(|rtt| *rtt != u32::MAX),
-            delivery_rate: u64_at(bytes, 160),
             busy_time: u64_at(bytes, 168),
             rwnd_limited: u64_at(bytes, 176),
             sndbuf_limited: u64_at(bytes, 184),

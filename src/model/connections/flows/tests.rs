@@ -64,7 +64,6 @@ fn flow(cookie: u64, sent: u64, busy: u64) -> Connection {
         busy_time: Some(busy * 1_000_000),
         rwnd_limited: Some(0),
         sndbuf_limited: Some(0),
-        delivery_rate: Some(1_000_000),
         ..TcpInfo::default()
     };
     Connection {
