@@ -3,14 +3,15 @@
 mod address;
 mod flags;
 mod interval;
+mod render;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ArgMatches;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches};
 use tracing::level_filters::LevelFilter;
 
 use crate::REVISION;
@@ -22,6 +23,7 @@ use flags::Flags;
 pub use address::ListenAddress;
 pub(crate) use flags::regex;
 pub(crate) use interval::duration;
+pub use render::RenderArgs;
 
 /// What the program is asked to do.
 #[derive(Debug)]
@@ -41,15 +43,6 @@ pub struct ChangesArgs {
     pub state_dir: PathBuf,
     /// As JSON, not as text.
     pub json: bool,
-}
-
-/// Flags of `render`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RenderArgs {
-    /// The folder to write to, or to compare with.
-    pub output: PathBuf,
-    /// Write nothing; fail when a file differs.
-    pub check: bool,
 }
 
 /// Flags of `serve`.
@@ -117,7 +110,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
         None => ("serve", None),
     };
     match (name, below) {
-        ("render", Some(render)) => Ok(Command::Render(render_args(render))),
+        ("render", Some(render)) => Ok(Command::Render(render::args(render))),
         ("changes", Some(changes)) => match changes_args(&Flags::new(&root, below), changes) {
             Some(args) => Ok(Command::Changes(args)),
             None => Err(command.error(ErrorKind::MissingRequiredArgument, NO_STATE_DIR)),
@@ -157,22 +150,6 @@ fn command() -> clap::Command {
         .args(flags::serve())
         .next_line_help(true)
         .after_help(flags::AFTER_HELP);
-    let render = clap::Command::new("render")
-        .about("Write the reference documents from the catalogue")
-        .arg(
-            Arg::new("output")
-                .long("output")
-                .value_name("DIR")
-                .value_parser(clap::value_parser!(PathBuf))
-                .default_value(".")
-                .help("Folder to write to, or to compare with"),
-        )
-        .arg(
-            Arg::new("check")
-                .long("check")
-                .action(ArgAction::SetTrue)
-                .help("Write nothing; fail when a file differs from what would be written"),
-        );
     let changes = clap::Command::new("changes")
         .about("Print the changes of parameters that an exporter wrote down")
         .args(flags::changes())
@@ -182,20 +159,13 @@ fn command() -> clap::Command {
         .version(format!("{} (revision {REVISION})", env!("CARGO_PKG_VERSION")))
         .args(flags::serve())
         .subcommand(serve)
-        .subcommand(render)
+        .subcommand(render::command())
         .subcommand(changes)
         .disable_help_subcommand(true)
         .subcommand_value_name("COMMAND")
         .next_line_help(true)
         .max_term_width(80)
         .after_help(flags::AFTER_HELP)
-}
-
-fn render_args(matches: &ArgMatches) -> RenderArgs {
-    RenderArgs {
-        output: matches.get_one::<PathBuf>("output").cloned().unwrap_or_default(),
-        check: matches.get_flag("check"),
-    }
 }
 
 /// `None` where nothing says where changes are kept.
@@ -355,13 +325,6 @@ mod tests {
         assert_eq!(refused(&[exclude, "serve", include]), expected);
         assert!(matches!(serve(&[include]).devices, Some(DeviceFilter::Include(_))));
         assert!(matches!(serve(&["serve", exclude]).devices, Some(DeviceFilter::Exclude(_))));
-    }
-
-    #[test]
-    fn render_is_parsed() {
-        let parsed = parse(["nettune", "render", "--output", "x", "--check"].map(OsString::from));
-        let Ok(Command::Render(args)) = parsed else { panic!("{parsed:?}") };
-        assert_eq!(args, RenderArgs { output: "x".into(), check: true });
     }
 
     #[test]

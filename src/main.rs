@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use nettune::cli::{self, ChangesArgs, Command, RenderArgs, ServeArgs};
 use nettune::config::{Config, one_line};
+use nettune::render::Overrides;
 use nettune::{ledger, serve};
 
 fn main() -> ExitCode {
@@ -41,7 +42,17 @@ fn check(args: ServeArgs) -> Result<(), Box<dyn Error>> {
 }
 
 fn render(args: &RenderArgs) -> Result<(), Box<dyn Error>> {
-    Ok(nettune::render::run(&args.output, args.check)?)
+    let mut overrides = match &args.values {
+        Some(path) => {
+            let place = path.display();
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
+            Overrides::parse(&text).map_err(|error| format!("{place}: {error}"))?
+        }
+        None => Overrides::default(),
+    };
+    overrides.window.clone_from(&args.window);
+    overrides.for_scale = args.for_scale;
+    Ok(nettune::render::run(&args.output, args.check, &overrides)?)
 }
 
 fn changes(args: &ChangesArgs) -> Result<(), Box<dyn Error>> {

@@ -29,6 +29,7 @@ mod process;
 mod prometheus;
 mod properties;
 mod reload;
+mod rules;
 mod series;
 mod server;
 mod sockets;

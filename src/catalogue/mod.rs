@@ -1,12 +1,16 @@
-//! What is known of every parameter, as data: `parameters.yaml`, embedded,
-//! typed and checked. Uses no other module.
+//! What is known of every parameter, and what the rules can say, as data:
+//! `parameters.yaml` and `diagnoses.yaml`, embedded, typed and checked. Uses no other
+//! module.
 
+pub mod diagnoses;
+pub mod text;
 mod version;
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+pub use diagnoses::DIAGNOSES;
 pub use version::Version;
 
 /// The catalogue that this build carries.
@@ -249,6 +253,14 @@ impl Parameter {
     /// Path below `/proc/sys`, with `*` for an interface; `None` for objects.
     pub fn path(&self) -> Option<String> {
         (self.kind != Kind::Object).then(|| self.name.replace('.', "/"))
+    }
+
+    /// The last part of the name, or all of it where several end alike.
+    pub fn short_name(&self) -> &str {
+        let last = |name: &'_ str| name.rsplit_once('.').map_or(0, |(head, _)| head.len() + 1);
+        let own = &self.name[last(&self.name)..];
+        let alike = CATALOGUE.parameters.iter().filter(|other| &other.name[last(&other.name)..] == own);
+        if alike.count() > 1 { &self.name } else { own }
     }
 
     /// What its fields contradict.

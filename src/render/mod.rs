@@ -1,18 +1,27 @@
 //! Catalogue and metric definitions → documents. Rendering is pure: functions
 //! return (path, text) and [`run`] writes or compares.
 
+mod alerts;
+mod annotations;
 mod metrics;
 mod parameters;
+mod rules;
+mod runbooks;
+mod values;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::catalogue::DIAGNOSES;
+pub use values::Overrides;
+use values::Values;
+
 /// One rendered file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     /// Relative to the root of the source tree.
-    pub path: &'static str,
+    pub path: String,
     /// The whole text.
     pub text: String,
 }
@@ -28,28 +37,46 @@ pub enum Error {
         /// What the system answered.
         source: io::Error,
     },
+    /// A value is not as it should be.
+    #[error("{0}")]
+    Values(String),
     /// Files differ from what is rendered.
     #[error("not current, render again: {0}")]
     Stale(String),
 }
 
 /// Every document.
-pub fn documents() -> Vec<Document> {
-    vec![
-        Document { path: "docs/metrics.md", text: metrics::render() },
-        Document { path: "docs/parameters.md", text: parameters::render() },
-    ]
+///
+/// # Errors
+/// What is wrong with the overrides; of the embedded diagnoses a test knows that they
+/// can be rendered.
+pub fn documents(overrides: &Overrides) -> Result<Vec<Document>, String> {
+    let values = Values::new(&DIAGNOSES, overrides)?;
+    let rules = rules::rules(&DIAGNOSES, &values)?;
+    let document = |path: &str, text| Document { path: path.to_owned(), text };
+    let mut documents = vec![
+        document("docs/metrics.md", metrics::render()),
+        document("docs/parameters.md", parameters::render()),
+        document("docs/alerts.md", alerts::render(&DIAGNOSES, &values)?),
+        document("alerts/nettune.rules.yml", rules::plain(&rules)),
+        document("alerts/nettune.prometheusrule.yaml", rules::resource(&rules)),
+    ];
+    for diagnosis in &DIAGNOSES.diagnoses {
+        let path = format!("alerts/runbooks/{}.md", diagnosis.alert);
+        documents.push(Document { path, text: runbooks::render(diagnosis, &values)? });
+    }
+    Ok(documents)
 }
 
 /// Writes every document below `output`; with `check`, compares and writes
 /// nothing.
 ///
 /// # Errors
-/// [`Error::Io`]; with `check` [`Error::Stale`], which names the files.
-pub fn run(output: &Path, check: bool) -> Result<(), Error> {
+/// [`Error::Io`], [`Error::Values`]; with `check` [`Error::Stale`], which names the files.
+pub fn run(output: &Path, check: bool, overrides: &Overrides) -> Result<(), Error> {
     let mut stale = Vec::new();
-    for document in documents() {
-        let path = output.join(document.path);
+    for document in documents(overrides).map_err(Error::Values)? {
+        let path = output.join(&document.path);
         let failed = |source| Error::Io { path: path.clone(), source };
         if check {
             match fs::read_to_string(&path) {

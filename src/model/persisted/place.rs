@@ -3,7 +3,6 @@
 use super::boot::boot;
 use super::writes::{Taking, write};
 use super::{Key, Setting};
-use crate::catalogue::CATALOGUE;
 use crate::read::persisted::{Configuration, File, Loader, SYSCTL_CONF, parse};
 
 /// Where files of the host's own are; those elsewhere are packages'.
@@ -117,12 +116,13 @@ fn own_file(configuration: &Configuration, path: &str, line: &str) -> Option<Str
     (own && !has_line && is_plain(real) && !real.contains(' ')).then(|| real.to_owned())
 }
 
-/// The last part of the name, or all of it where several end alike. A slash, as in the
-/// name of a VLAN, cannot stand in a file's name.
+/// The parameter's short name; for an interface all of it. A slash, as in the
+/// interface, would be a folder.
 fn short(key: &Key) -> String {
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let alike = CATALOGUE.parameters.iter().filter(|other| last(&other.name) == last(&key.name)).count();
-    if alike > 1 || key.interface().is_some() { key.name.replace('/', "_") } else { last(&key.name) }
+    match key.interface() {
+        Some(_) => key.name.replace('/', "_"),
+        None => key.parameter.short_name().to_owned(),
+    }
 }
 
 /// The files as they would be with one more line.

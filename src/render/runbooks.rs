@@ -1,0 +1,99 @@
+use std::fmt::Write;
+
+use super::alerts::proof;
+use super::rules::expression;
+use super::values::Values;
+use crate::catalogue::CATALOGUE;
+use crate::catalogue::diagnoses::Diagnosis;
+use crate::catalogue::text::{Piece, Text};
+
+/// `alerts/runbooks/ALERT.md`
+///
+/// # Errors
+/// A name that stands for nothing.
+pub(super) fn render(diagnosis: &Diagnosis, values: &Values) -> Result<String, String> {
+    let words = |text: &Text| prose(text, diagnosis, values);
+    let mut text = format!("# {}\n\n", diagnosis.alert);
+    let out = &mut text;
+    let blame = match &diagnosis.parameter {
+        Some(name) => format!("{}: `{name}`", diagnosis.blame.name()),
+        None => diagnosis.blame.name().to_owned(),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "Severity {}, blame {blame}.\n\n## What it means\n", diagnosis.severity.name());
+    let _ = writeln!(out, "{}\n", words(&diagnosis.why)?);
+    let _ = writeln!(out, "It fires when all of this has held for {}:\n", values.hold(&diagnosis.hold)?);
+    for term in &diagnosis.terms {
+        let _ = writeln!(out, "- {}", values.fill(&proof(term.is.as_deref(), term.not.as_deref()))?);
+    }
+    if let Some(parameter) = diagnosis.parameter.as_deref().and_then(|name| CATALOGUE.get(name)) {
+        let _ = writeln!(
+            out,
+            "\n## What `{}` bounds\n\n{}\n\n{}",
+            parameter.name, parameter.bounds, parameter.cautions
+        );
+    }
+    if !diagnosis.never.is_empty() {
+        let _ = writeln!(out, "\n## What is not to blame\n");
+        for (what, because) in &diagnosis.never {
+            let _ = writeln!(out, "- {what}: {}.", because.trim_end_matches('.'));
+        }
+    }
+    let _ = writeln!(out, "\n## Check by hand\n\n```sh\n{}\n```", diagnosis.by_hand.join("\n"));
+    let usual = |steps: &[Text], sentence: &str| match steps {
+        [] => Ok(vec![sentence.to_owned()]),
+        steps => steps.iter().map(words).collect::<Result<_, _>>(),
+    };
+    let name = diagnosis.parameter.as_deref().unwrap_or("PARAMETER");
+    let steps = [
+        ("Apply", usual(&diagnosis.apply, &set(name))?),
+        ("Keep", usual(&diagnosis.persist, &keep(name))?),
+        ("Undo", usual(&diagnosis.rollback, &undo(name))?),
+        ("Verify", usual(&diagnosis.verify, "")?),
+    ];
+    for (title, steps) in steps {
+        let _ = writeln!(out, "\n## {title}\n");
+        for step in steps {
+            let _ = writeln!(out, "- {}", step.replace('\n', "\n  "));
+        }
+    }
+    let _ = writeln!(out, "\n## When to leave it alone\n\n{}\n", diagnosis.ignore.trim());
+    let _ = writeln!(out, "## The rule\n\n```\n{}\n```\n\n## Sources\n", expression(diagnosis, values)?);
+    for source in &diagnosis.sources {
+        let _ = writeln!(out, "- `{source}`");
+    }
+    Ok(text)
+}
+
+fn set(name: &str) -> String {
+    format!("The command of the page: `sysctl -w {name}=VALUE`, in the namespace that the page names.")
+}
+
+fn keep(name: &str) -> String {
+    format!(
+        "The command of the page, which makes a file below /etc/sysctl.d that is read last, with the line \
+        `{name} = VALUE`. For a container its own settings keep it, not the host's files."
+    )
+}
+
+fn undo(name: &str) -> String {
+    format!("The command of the page: `sysctl -w {name}=FORMER`, and the file that keeps it is removed.")
+}
+
+/// A text for all hosts: what depends on one stands for itself.
+fn prose(text: &Text, diagnosis: &Diagnosis, values: &Values) -> Result<String, String> {
+    let name = diagnosis.parameter.as_deref().unwrap_or("PARAMETER");
+    text.pieces()
+        .iter()
+        .map(|piece| match piece {
+            Piece::Words(words) => values.fill(words),
+            Piece::Blank { name: blank, .. } => Ok(match blank.as_str() {
+                "set" => set(name),
+                "keep" => keep(name),
+                "undo" => undo(name),
+                "enter" => String::new(),
+                blank => format!("*{}*", blank.replace('_', " ")),
+            }),
+        })
+        .collect()
+}

@@ -1,0 +1,253 @@
+//! What `$name` stands for in expressions and texts, and the file that overrides it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::catalogue::diagnoses::{Diagnoses, Quantity};
+
+/// Labels that tell targets apart, and namespaces of one.
+const IDENTITY: [&str; 4] = ["cluster", "job", "instance", "netns"];
+const RUNBOOKS: &str = "https://github.com/nettune/nettune/blob/main/alerts/runbooks";
+/// The window that others are scaled by.
+const WINDOW: &str = "window";
+
+/// What a values file may say.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overrides {
+    /// Thresholds and windows by name.
+    #[serde(default)]
+    pub values: BTreeMap<String, Quantity>,
+    /// Labels that tell targets and namespaces apart, `netns` last.
+    pub identity: Option<Vec<String>>,
+    /// Where runbooks are, without a slash at the end.
+    pub runbook_url: Option<String>,
+    /// Where Grafana is, likewise.
+    pub dashboard_url: Option<String>,
+    /// The length of `$window`; other windows change in proportion.
+    #[serde(skip)]
+    pub window: Option<String>,
+    /// What every `for` is multiplied with; 1 where not given.
+    #[serde(skip)]
+    pub for_scale: Option<f64>,
+}
+
+impl Overrides {
+    /// Reads a values file.
+    ///
+    /// # Errors
+    /// The first field that is unknown or of a wrong type, with line and column.
+    pub fn parse(yaml: &str) -> Result<Self, String> {
+        serde_yaml::from_str(yaml).map_err(|error| error.to_string())
+    }
+}
+
+/// Everything that is filled in when rules are rendered.
+#[derive(Debug)]
+pub(super) struct Values {
+    named: BTreeMap<String, String>,
+    /// Labels that tell targets and namespaces apart.
+    pub(super) identity: Vec<String>,
+    /// Where runbooks are.
+    pub(super) runbook_url: String,
+    /// Where Grafana is.
+    pub(super) dashboard_url: String,
+    for_scale: f64,
+}
+
+impl Values {
+    /// The defaults with what `overrides` says.
+    ///
+    /// # Errors
+    /// An override of what does not exist, of another kind, or no duration.
+    pub(super) fn new(diagnoses: &Diagnoses, overrides: &Overrides) -> Result<Self, String> {
+        if let Some(name) = overrides.values.keys().find(|name| !diagnoses.values.contains_key(*name)) {
+            return Err(format!("values: no value is called {name}"));
+        }
+        let scale = match &overrides.window {
+            Some(window) => {
+                let usual = diagnoses.values.get(WINDOW).map(|named| &named.value);
+                let Some(Quantity::Duration(usual)) = usual else { return Err("no window to scale".into()) };
+                seconds(window)? / seconds(usual)?
+            }
+            None => 1.0,
+        };
+        let mut named = BTreeMap::new();
+        for (name, known) in &diagnoses.values {
+            let text = match (&known.value, overrides.values.get(name)) {
+                (Quantity::Number(number), None) | (Quantity::Number(_), Some(Quantity::Number(number))) => {
+                    number.to_string()
+                }
+                (Quantity::Duration(usual), None) => duration(seconds(usual)? * scale),
+                (Quantity::Duration(_), Some(Quantity::Duration(wanted))) => duration(seconds(wanted)?),
+                (Quantity::Number(_), Some(_)) => return Err(format!("values: {name}: expected a number")),
+                (Quantity::Duration(_), Some(_)) => {
+                    return Err(format!("values: {name}: expected a duration such as 5m"));
+                }
+            };
+            named.insert(name.clone(), text);
+        }
+        let identity = match &overrides.identity {
+            Some(labels) => labels.clone(),
+            None => IDENTITY.map(str::to_owned).to_vec(),
+        };
+        if let Some(label) = identity.iter().find(|label| !is_label(label)) {
+            return Err(format!("identity: {label:?} is no name of a label"));
+        }
+        if identity.last().map(String::as_str) != Some("netns") {
+            return Err("identity: netns must be the last".into());
+        }
+        let host = identity[..identity.len() - 1].join(", ");
+        named.insert("id".into(), identity.join(", "));
+        named.insert("host".into(), host);
+        Ok(Self {
+            named,
+            identity,
+            runbook_url: overrides.runbook_url.clone().unwrap_or_else(|| RUNBOOKS.into()),
+            dashboard_url: overrides.dashboard_url.clone().unwrap_or_default(),
+            for_scale: overrides.for_scale.unwrap_or(1.0),
+        })
+    }
+
+    /// How long something must hold.
+    ///
+    /// # Errors
+    /// No duration.
+    pub(super) fn hold(&self, time: &str) -> Result<String, String> {
+        Ok(duration(seconds(time)? * self.for_scale))
+    }
+
+    /// The text with every `$name` filled in; `$$` is a dollar.
+    ///
+    /// # Errors
+    /// A name that stands for nothing.
+    pub(super) fn fill(&self, text: &str) -> Result<String, String> {
+        self.fill_but(text, |_| None)
+    }
+
+    /// The same, with names of the caller's own.
+    ///
+    /// # Errors
+    /// A name that stands for nothing.
+    pub(super) fn fill_but(
+        &self,
+        text: &str,
+        mut own: impl FnMut(&str) -> Option<String>,
+    ) -> Result<String, String> {
+        let mut pieces = text.split('$');
+        let mut filled = pieces.next().unwrap_or_default().to_owned();
+        while let Some(piece) = pieces.next() {
+            if piece.is_empty() {
+                filled.push('$');
+                filled.push_str(pieces.next().unwrap_or_default());
+                continue;
+            }
+            let end = piece.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(piece.len());
+            let (name, rest) = piece.split_at(end);
+            let value = own(name).or_else(|| self.named.get(name).cloned());
+            filled.push_str(&value.ok_or_else(|| format!("${name} stands for nothing in {text:?}"))?);
+            filled.push_str(rest);
+        }
+        Ok(filled)
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    !label.is_empty() && label.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
+}
+
+/// Units of durations as Prometheus has them, the longest first, milliseconds.
+const UNITS: [(&str, u64); 7] = [
+    ("y", 365 * 86_400_000),
+    ("w", 7 * 86_400_000),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// Seconds of a duration such as `1h30m`.
+fn seconds(text: &str) -> Result<f64, String> {
+    let bad = || format!("{text:?} is no duration such as 5m");
+    let mut rest = text;
+    let mut total = 0u64;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit()).ok_or_else(bad)?;
+        let number: u64 = rest[..digits].parse().map_err(|_| bad())?;
+        rest = &rest[digits..];
+        let length = rest.find(|character: char| character.is_ascii_digit()).unwrap_or(rest.len());
+        let (_, unit) = UNITS.iter().find(|(unit, _)| *unit == &rest[..length]).ok_or_else(bad)?;
+        total = number.checked_mul(*unit).and_then(|more| total.checked_add(more)).ok_or_else(bad)?;
+        rest = &rest[length..];
+    }
+    if total == 0 { Err(bad()) } else { Ok(total as f64 / 1e3) }
+}
+
+/// The other way; at least a millisecond.
+fn duration(seconds: f64) -> String {
+    let mut rest = ((seconds * 1e3).round() as u64).max(1);
+    let mut text = String::new();
+    // Weeks and years are not what people write.
+    for (unit, length) in UNITS.into_iter().skip(2) {
+        let number = rest / length;
+        if number > 0 {
+            text.push_str(&format!("{number}{unit}"));
+            rest %= length;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_prometheus() {
+        for (text, expected) in
+            [("5m", 300.0), ("1h30m", 5400.0), ("15s", 15.0), ("250ms", 0.25), ("1d", 86_400.0)]
+        {
+            assert_eq!(seconds(text), Ok(expected));
+            assert_eq!(duration(expected), text);
+        }
+        for text in ["", "5", "m", "5 m", "5x", "-5m", "0s", "99999999999999999999y"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    const YAML: &str = "values: {window: {value: 5m, help: h}, long: {value: 1h, help: h}, floor: {value: 0.5, help: h}}\n\
+        records: []\nsections: []\ndiagnoses: []\n";
+
+    fn values(overrides: &Overrides) -> Result<Values, String> {
+        Values::new(&Diagnoses::parse(YAML).unwrap(), overrides)
+    }
+
+    #[test]
+    fn names_are_filled_in() {
+        let overrides = Overrides { window: Some("10s".into()), ..Overrides::default() };
+        let values = values(&overrides).unwrap();
+        let filled = values.fill("sum by ($id) (x[$window]) > $floor and y[$long] $$1");
+        assert_eq!(filled.unwrap(), "sum by (cluster, job, instance, netns) (x[10s]) > 0.5 and y[2m] $1");
+        assert!(values.fill("$nothing").is_err());
+    }
+
+    #[test]
+    fn overrides_are_checked() {
+        let cases = [
+            ("values: {windoww: 5m}", "no value is called windoww"),
+            ("values: {window: 5}", "window: expected a duration"),
+            ("values: {floor: 5m}", "floor: expected a number"),
+            ("values: {window: five}", "no duration"),
+            ("identity: [job, instance]", "netns must be the last"),
+            ("identity: [a-b, netns]", "no name of a label"),
+            ("valeus: {}", "valeus"),
+            ("values: {floor: 1, floor: 2}", "duplicate"),
+        ];
+        for (yaml, expected) in cases {
+            let error = Overrides::parse(yaml).and_then(|overrides| values(&overrides)).unwrap_err();
+            assert!(error.contains(expected), "{yaml}: {error}");
+        }
+    }
+}
