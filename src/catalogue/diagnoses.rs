@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::text::{Format, Text};
-use super::{CATALOGUE, Kind};
+use super::{CATALOGUE, Kind, unique};
 
 /// The diagnoses that this build carries.
 pub static DIAGNOSES: LazyLock<Diagnoses> = LazyLock::new(|| {
@@ -31,6 +31,7 @@ pub const ACCEPTED_BY: [&str; 5] = ["port", "device", "parameter", "path", "cpu"
 #[serde(deny_unknown_fields)]
 pub struct Diagnoses {
     /// Thresholds and windows by name, as `$name` in expressions and texts.
+    #[serde(deserialize_with = "unique")]
     pub values: BTreeMap<String, Named>,
     /// Rules that record what several diagnoses or panels use.
     pub records: Vec<Record>,
@@ -111,7 +112,7 @@ pub struct Diagnosis {
     /// How long it stays after it no longer holds (Prometheus 2.42).
     pub keep_firing_for: Option<String>,
     /// Figures for texts.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique")]
     pub evidence: BTreeMap<String, Evidence>,
     /// One line.
     pub summary: Text,
@@ -136,6 +137,7 @@ pub struct Diagnosis {
     /// Commands of standard tools that show the same, for the runbook.
     pub by_hand: Vec<String>,
     /// What the symptom tempts people to blame, and why that is wrong.
+    #[serde(deserialize_with = "unique")]
     pub never: BTreeMap<String, String>,
     /// When to leave it alone, for the runbook.
     pub ignore: String,
@@ -314,5 +316,53 @@ impl Diagnosis {
         };
         let blank = self.texts().flat_map(Text::blanks).find(|name| !knows(name))?;
         Some(format!("{{{blank}}}: neither a label in `per` nor an evidence"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "values: {}\nrecords: []\nsections: [{name: s, title: S}]\ndiagnoses:\n";
+    const ENTRY: &str = "  - alert: NettuneX\n    section: s\n    severity: info\n    blame: parameter\n    \
+        parameter: net.core.somaxconn\n    terms: [{is: i, expr: e}]\n    for: 1m\n    summary: '{host}'\n    \
+        why: w\n    verify: [v]\n    by_hand: [b]\n    never: {x: y}\n    ignore: n\n    sources: [s]\n";
+
+    #[test]
+    fn the_embedded_diagnoses_are_valid() {
+        assert!(!Diagnoses::parse(include_str!("diagnoses.yaml")).unwrap().diagnoses.is_empty());
+    }
+
+    #[test]
+    fn contradictions_are_refused_with_their_place() {
+        assert!(Diagnoses::parse(&format!("{HEAD}{ENTRY}")).is_ok());
+        let cases = [
+            ("why: w", "why: w\n    wyh: w", "wyh"),
+            ("severity: info", "severity: bad", "bad"),
+            ("section: s", "section: t", "NettuneX: section: no such section"),
+            ("NettuneX", "X", "X: alert: begins with Nettune"),
+            ("net.core.somaxconn", "net.core.sommaxconn", "not in the catalogue"),
+            ("parameter: net.core.somaxconn", "per: [port]", "parameter: needed"),
+            (
+                "blame: parameter\n    parameter: net.core.somaxconn",
+                "blame: peer",
+                "apply, persist, rollback: needed",
+            ),
+            ("{is: i, expr: e}", "{not: i, expr: e}", "terms: the first"),
+            ("{is: i, expr: e}", "{is: i, expr: e}, {expr: e}", "terms: each"),
+            ("'{host}'", "'{port}'", "{port}: neither a label"),
+            ("'{host}'", "'{host'", "brace"),
+            ("{x: y}", "{x: y, x: z}", "x: duplicate key"),
+        ];
+        for (from, to, expected) in cases {
+            let changed = ENTRY.replace(from, to);
+            assert_ne!(changed, ENTRY, "{from}");
+            let error = Diagnoses::parse(&format!("{HEAD}{changed}")).unwrap_err();
+            assert!(error.contains(expected), "{to}: {error}");
+        }
+        assert_eq!(
+            Diagnoses::parse(&format!("{HEAD}{ENTRY}{ENTRY}")).unwrap_err(),
+            "NettuneX: alert: twice in the file"
+        );
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod diagnoses;
 pub mod text;
+mod unique;
 mod version;
 
 use std::sync::LazyLock;
@@ -11,6 +12,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 pub use diagnoses::DIAGNOSES;
+pub use unique::unique;
 pub use version::Version;
 
 /// The catalogue that this build carries.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::catalogue::diagnoses::{Diagnoses, Quantity};
+use crate::catalogue::unique;
 
 /// Labels that tell targets apart, and namespaces of one.
 const IDENTITY: [&str; 4] = ["cluster", "job", "instance", "netns"];
@@ -17,7 +18,7 @@ const WINDOW: &str = "window";
 #[serde(deny_unknown_fields)]
 pub struct Overrides {
     /// Thresholds and windows by name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique")]
     pub values: BTreeMap<String, Quantity>,
     /// Labels that tell targets and namespaces apart, `netns` last.
     pub identity: Option<Vec<String>>,
