@@ -28,6 +28,7 @@ use crate::kernel::Kernel;
 use crate::ledger::Ledger;
 use crate::model::connections::Paths;
 use crate::model::interval::RetransmitRatio;
+use crate::model::recommend::recommend;
 use crate::model::{Exporter, Outcome, Report, Snapshot};
 use crate::read::place;
 
@@ -295,6 +296,8 @@ impl Reader {
             self.log_change(index, &report);
             snapshot.reports.push(report);
         }
+        let states = snapshot.parameters.as_deref().unwrap_or_default();
+        snapshot.recommendations = recommend(states, snapshot.facts.as_ref());
         let sampling = self.context.sampler.work();
         snapshot.exporter = Exporter {
             interrupted_dumps: self.context.kernel.interrupted_dumps()

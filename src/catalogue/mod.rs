@@ -1,12 +1,14 @@
 //! What is known of every parameter, as data: `parameters.yaml`, embedded,
 //! typed and checked. Uses no other module.
 
+mod recommendation;
 mod version;
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+pub use recommendation::Formula;
 pub use version::Version;
 
 /// The catalogue that this build carries.
@@ -57,6 +59,9 @@ pub struct Parameter {
     pub module: Option<String>,
     /// What an untouched kernel uses, by release.
     pub default: Vec<Default>,
+    /// How a value to recommend is found, the better evidence first.
+    #[serde(default)]
+    pub recommendation: Vec<Formula>,
     /// How much care a change takes.
     pub tier: Tier,
     /// When a new value bites.

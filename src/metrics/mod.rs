@@ -15,6 +15,7 @@ mod persisted;
 mod ports;
 mod qdiscs;
 mod receive;
+mod recommended;
 mod sockets;
 mod sysctl;
 mod tables;
@@ -140,12 +141,13 @@ const FAMILIES: &[(Write, Metrics)] = &[
     (nic::write, nic::metrics),
     (tables::write, tables::metrics),
     (sysctl::write, sysctl::metrics),
+    (recommended::write, recommended::metrics),
     (persisted::write, persisted::metrics),
 ];
 
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 17] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 18] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
         ("Network namespaces: `netns`", namespaces::metrics()),
@@ -163,6 +165,10 @@ pub fn groups() -> [(&'static str, Vec<&'static Metric>); 17] {
         ("Network cards: `ethtool` and `steering`", nic::metrics()),
         ("Tables: `conntrack` and `neighbour`", tables::metrics()),
         ("Parameters: `sysctl`", sysctl::metrics()),
+        (
+            "Recommended values of parameters: `sysctl`, and what was seen by other collectors",
+            recommended::metrics(),
+        ),
         ("Parameters at the next boot: `persisted`", persisted::metrics()),
     ]
 }

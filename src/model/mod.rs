@@ -14,6 +14,7 @@ pub mod parameters;
 pub mod peak;
 pub mod persisted;
 pub mod ports;
+pub mod recommend;
 pub mod slices;
 mod snapshot;
 pub mod udp;

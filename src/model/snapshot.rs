@@ -12,6 +12,7 @@ use super::owners::Owned;
 use super::parameters::State;
 use super::persisted::Persisted;
 use super::ports::Usage;
+use super::recommend::Recommendation;
 use super::udp;
 use super::units::UnitMemory;
 use crate::kernel::{Constants, Error};
@@ -139,6 +140,8 @@ pub struct Snapshot {
     pub routes: Option<Vec<DeviceCount>>,
     /// Parameters of the catalogue.
     pub parameters: Option<Vec<State>>,
+    /// Values that parameters should have instead.
+    pub recommendations: Vec<Recommendation>,
     /// Parameters at the next boot.
     pub persisted: Option<Arc<Persisted>>,
     /// Programs that set running values which files do not explain.
