@@ -187,7 +187,6 @@ fn golden_scrapes_hold_every_family() {
         "nettune_tcp_receive_limited_seconds_total",
         "nettune_tcp_receiving_seconds_total",
         "nettune_tcp_spurious_retransmits_total",
-        "nettune_sysctl_recommended_text_info",
         "nettune_netns_info",
         "nettune_netns_age_seconds",
         "nettune_netns_found",

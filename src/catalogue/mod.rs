@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-pub use recommendation::Formula;
+pub use recommendation::{Formula, Sign};
 pub use version::Version;
 
 /// The catalogue that this build carries.

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -205,6 +205,8 @@ pub struct Connections {
     /// Local ports that connections of ours take up; `None` when the pass failed, or
     /// the range is not known.
     pub ports: Option<Usage>,
+    /// Local ports that something listens on; `None` when the pass failed.
+    pub listening: Option<Arc<BTreeSet<u16>>>,
     /// Their memory by unit, as the last pass found it.
     pub unit_memory: Vec<UnitMemory>,
 }
@@ -220,6 +222,8 @@ pub struct Followed {
     pub paths: Arc<Paths>,
     /// Bytes a second that paths were seen to carry in the last ten minutes.
     pub witnessed: BTreeMap<PathId, f64>,
+    /// Bytes in flight that fill them at that rate.
+    pub witnessed_in_flight: BTreeMap<PathId, f64>,
     /// Connections that are followed from pass to pass.
     pub followed: u64,
 }

@@ -1,6 +1,7 @@
 //! Catalogue and metric definitions → documents. Rendering is pure: functions
 //! return (path, text) and [`run`] writes or compares.
 
+mod formulas;
 mod metrics;
 mod parameters;
 

@@ -1,6 +1,7 @@
 use std::fmt::Write;
 
-use crate::catalogue::{CATALOGUE, Default, Formula, Kind, Parameter, Rule, Scope, Version};
+use super::formulas::sentence;
+use crate::catalogue::{CATALOGUE, Default, Kind, Parameter, Rule, Scope, Version};
 
 const HEAD: &str = "\
 # Parameters
@@ -63,7 +64,7 @@ fn write_parameter(text: &mut String, parameter: &Parameter) -> std::fmt::Result
     writeln!(text, "- Scope: {}", scope(parameter.scope))?;
     writeln!(text, "- Default: {}", defaults(&parameter.default))?;
     if !parameter.recommendation.is_empty() {
-        let sentences: Vec<_> = parameter.recommendation.iter().map(Formula::sentence).collect();
+        let sentences: Vec<_> = parameter.recommendation.iter().map(sentence).collect();
         writeln!(text, "- Recommended: {}", sentences.join(" "))?;
     }
     let tier = format!("{:?}", parameter.tier).to_lowercase();

@@ -1,13 +1,29 @@
 //! Which value of a parameter this host needs, as far as what was seen of it tells, and
 //! why. Nothing is recommended without a reason that can be shown.
 
+mod buffers;
+mod evidence;
+mod ground;
+mod memory;
+mod ports;
+mod queues;
 mod rails;
 mod running;
+mod switches;
+mod tables;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::connections::Paths;
 use super::host::Facts;
 use super::parameters::State;
 use crate::catalogue::{CATALOGUE, Formula, Parameter};
 use crate::read::sysctl::Value;
+
+use buffers::Side;
+pub use evidence::Evidence;
+use ground::Ground;
 
 /// A value to set instead of the running one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,35 +105,86 @@ struct Proposal {
     reason: String,
 }
 
-/// What to set on a host with these parameters, in their order.
-pub fn recommend(states: &[State], facts: Option<&Facts>) -> Vec<Recommendation> {
-    let one = |state: &State| {
-        let parameter = parameter_of(&state.name)?;
-        parameter.recommendation.iter().find_map(|formula| {
-            let proposal = propose(formula, state)?;
-            let permitted = rails::permit(parameter, state, facts, formula, &proposal);
-            permitted.then(|| Recommendation {
-                name: state.name.clone(),
-                fields: state.fields.clone(),
-                value: proposal.value,
-                basis: proposal.basis,
-                reason: proposal.reason,
-            })
-        })
-    };
-    states.iter().filter_map(one).collect()
-}
-
-fn propose(formula: &Formula, state: &State) -> Option<Proposal> {
-    match formula {
-        Formula::Dangerous { when, to } => running::dangerous(state, *when, *to),
-        Formula::BelowDefault { field } => running::below_default(state, field.as_deref()),
+impl Proposal {
+    /// The first of its numbers.
+    fn first(&self) -> Option<u64> {
+        match &self.value {
+            Value::Numbers(numbers) => u64::try_from(*numbers.first()?).ok(),
+            Value::Text(_) => None,
+        }
     }
 }
 
-/// The entry of the catalogue that a name belongs to.
-fn parameter_of(name: &str) -> Option<&'static Parameter> {
-    CATALOGUE.get(name)
+/// What to set on a host with these parameters, in their order.
+pub fn recommend(
+    states: &[State],
+    facts: Option<&Facts>,
+    evidence: &Evidence,
+    paths: &Paths,
+) -> Vec<Recommendation> {
+    let ground = Ground::new(states, facts, evidence, paths);
+    states.iter().filter_map(|state| one(&ground, state)).collect()
+}
+
+fn one(ground: &Ground<'_>, state: &State) -> Option<Recommendation> {
+    let parameter = known(&state.name)?;
+    let permitted = parameter.recommendation.iter().find_map(|formula| {
+        let proposal = propose(ground, formula, state)?;
+        rails::permit(parameter, state, ground.facts, formula, &proposal).then_some(proposal)
+    });
+    let Proposal { value, basis, reason } = permitted?;
+    Some(Recommendation { name: state.name.clone(), fields: state.fields.clone(), value, basis, reason })
+}
+
+fn propose(ground: &Ground<'_>, formula: &Formula, state: &State) -> Option<Proposal> {
+    match formula {
+        Formula::Dangerous { when, to } => running::dangerous(state, *when, *to),
+        Formula::BeyondMemory { part } => running::beyond_memory(ground, state, *part),
+        Formula::BufferBeyondMemory { connections } => {
+            running::buffer_beyond_memory(ground, state, *connections)
+        }
+        Formula::EcnWithoutMarks { to } => running::ecn_without_marks(ground, state, *to),
+        Formula::BelowDefault { field } => running::below_default(ground, state, field.as_deref()),
+        Formula::Seen { sign, when, to } => switches::seen(ground, state, *sign, *when, *to),
+        Formula::Doubled { signs, most } => switches::doubled(ground, state, signs, *most),
+        Formula::AcceptQueue { least, most } => queues::accept_queue(ground, state, *least, *most),
+        Formula::HalfOpen => queues::half_open(ground, state),
+        Formula::TimeWait => queues::time_wait(ground, state),
+        Formula::Orphans => queues::orphans(ground, state),
+        Formula::ReuseTimeWait => switches::reuse_time_wait(ground, state),
+        Formula::LocalPorts => ports::local_ports(ground, state),
+        Formula::ListeningPorts => ports::listening_ports(ground, state),
+        Formula::SendBuffer => buffers::buffer(ground, state, Side::Send),
+        Formula::ReceiveBuffer => buffers::buffer(ground, state, Side::Receive),
+        Formula::SendBufferLimit => buffers::limit(ground, state, Side::Send),
+        Formula::ReceiveBufferLimit => buffers::limit(ground, state, Side::Receive),
+        Formula::DatagramBuffer { most } => buffers::of_datagrams(ground, state, *most),
+        Formula::SocketMemory { sign } => memory::socket_memory(ground, state, *sign),
+        Formula::LossyPath { to } => switches::lossy_path(ground, state, to),
+        Formula::Pacing { to } => switches::pacing(ground, state, to),
+        Formula::FlowTable { least, most } => tables::flow_table(ground, state, *least, *most),
+        Formula::Neighbours { part } => tables::neighbours(ground, state, *part),
+        Formula::TrackedFlows => tables::tracked_flows(ground, state),
+        Formula::TrackedBuckets => tables::tracked_buckets(ground, state),
+        Formula::LooseFilter => switches::loose_filter(ground, state),
+        Formula::Keepalive => switches::keepalive(ground, state),
+    }
+}
+
+/// The parameters that have a formula, by name.
+static KNOWN: LazyLock<HashMap<&'static str, &'static Parameter>> = LazyLock::new(|| {
+    let all = CATALOGUE.parameters.iter().filter(|parameter| !parameter.recommendation.is_empty());
+    all.map(|parameter| (parameter.name.as_str(), parameter)).collect()
+});
+
+/// The parameter that a name belongs to, if it has a formula.
+fn known(name: &str) -> Option<&'static Parameter> {
+    let of_interfaces = || {
+        let (start, end) = ("net.ipv4.conf.", name.rsplit_once('.')?.1);
+        let name = name.starts_with(start).then(|| format!("{start}*.{end}"))?;
+        KNOWN.get(name.as_str())
+    };
+    KNOWN.get(name).or_else(of_interfaces).copied()
 }
 
 #[cfg(test)]

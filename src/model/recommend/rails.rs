@@ -42,7 +42,12 @@ fn are_numbers_sane(parameter: &Parameter, running: &[i64], proposed: &[i64], is
     let accepted = proposed.iter().all(|number| (least.max(0)..=most).contains(number));
     // A number that no kernel has says nothing of what is running.
     let is_known = running.iter().all(|number| *number >= 0);
-    let is_no_cut = !is_capacity || running.iter().zip(proposed).all(|(now, then)| then >= now);
+    let cuts = |(place, (now, then)): (usize, (&i64, &i64))| {
+        // A range is cut where its beginning rises.
+        let is_first = parameter.fields.get(place).is_some_and(|field| field == "first");
+        if is_first { then > now } else { then < now }
+    };
+    let is_no_cut = !is_capacity || !running.iter().zip(proposed).enumerate().any(cuts);
     as_many && accepted && is_known && is_no_cut
 }
 

@@ -1,6 +1,10 @@
 //! What follows from the running value alone.
 
+use super::ground::{Ground, numbers, power_to, signed};
+use super::memory::tcp_memory;
 use super::{Basis, Proposal};
+use crate::catalogue::{CATALOGUE, Parameter, Rule};
+use crate::model::defaults::is_estimate;
 use crate::model::parameters::State;
 use crate::read::sysctl::Value;
 
@@ -8,33 +12,84 @@ use crate::read::sysctl::Value;
 pub(super) fn dangerous(state: &State, [first, last]: [i64; 2], to: i64) -> Option<Proposal> {
     let Value::Numbers(numbers) = &state.value else { return None };
     let [running] = numbers[..] else { return None };
-    (first..=last).contains(&running).then(|| Proposal {
-        value: Value::Numbers(vec![to]),
-        basis: Basis::Dangerous,
-        reason: format!("{running} is dangerous: see its cautions."),
+    (first..=last).contains(&running).then(|| {
+        let what = format!("{running} is dangerous");
+        Proposal::new(Value::Numbers(vec![to]), Basis::Dangerous, &what, &format!("{to} is safe"))
     })
 }
 
-/// The kernel's default where the running value is less: of every number, or of one
-/// field alone.
-pub(super) fn below_default(state: &State, field: Option<&str>) -> Option<Proposal> {
+/// The kernel's default for marks that are no bound to what takes all memory, as where
+/// they were written in bytes.
+pub(super) fn beyond_memory(ground: &Ground<'_>, state: &State, part: u64) -> Option<Proposal> {
+    let (memory, page) = ground.memory()?;
+    let [.., high] = numbers::<3>(state)?;
+    if high.saturating_mul(page) <= memory / part {
+        return None;
+    }
+    let default = state.default.clone()?;
+    let what =
+        format!("{high} pages of {page} bytes are more than one part in {part} of {memory} bytes of memory");
+    Some(Proposal::new(Value::Numbers(default), Basis::Dangerous, &what, "the kernel's default bounds it"))
+}
+
+/// The kernel's default, or what memory carries, for a buffer of which a few take all that
+/// TCP may have.
+pub(super) fn buffer_beyond_memory(ground: &Ground<'_>, state: &State, connections: u64) -> Option<Proposal> {
+    let [min, default, max] = numbers::<3>(state)?;
+    let [.., high] = tcp_memory(ground)?;
+    if max.saturating_mul(connections) <= high {
+        return None;
+    }
+    // Twice as many, and that at the mark, as by default there are twelve.
+    let carried = power_to(high / connections / 2);
+    let usual = state.default.as_ref().and_then(|default| u64::try_from(*default.last()?).ok());
+    let to = usual.filter(|usual| usual.saturating_mul(connections) <= high).unwrap_or(carried);
+    let what = format!(
+        "{connections} connections with buffers of {max} bytes take all {high} bytes that TCP may have"
+    );
+    let value = Value::Numbers([min, default, to.max(default)].map(signed).to_vec());
+    Some(Proposal::new(value, Basis::Dangerous, &what, &format!("{to} leaves room for others")))
+}
+
+/// What to set where ECN is asked for on every connection and nothing on the way marks.
+pub(super) fn ecn_without_marks(ground: &Ground<'_>, state: &State, to: i64) -> Option<Proposal> {
+    let asks = ground.number(&state.name) == Some(1);
+    (asks && ground.evidence.host.has_marks == Some(false)).then(|| {
+        let what = "every connection asks for ECN, and not one congestion mark came since the boot";
+        let so = "it can be accepted without being asked for";
+        Proposal::new(Value::Numbers(vec![to]), Basis::Dangerous, what, so)
+    })
+}
+
+/// The kernel's default where the running value is less: of one field alone, or, where the
+/// last number is, of every one.
+pub(super) fn below_default(ground: &Ground<'_>, state: &State, field: Option<&str>) -> Option<Proposal> {
     let Value::Numbers(running) = &state.value else { return None };
     let default = state.default.as_ref().filter(|default| default.len() == running.len())?;
-    let judged =
-        |place: usize| field.is_none_or(|field| state.fields.get(place).is_some_and(|is| is == field));
-    let raise = |(place, (running, default)): (usize, (&i64, &i64))| {
-        if judged(place) { *running.max(default) } else { *running }
+    let judged = match field {
+        Some(field) => state.fields.iter().position(|known| known == field)?,
+        None => running.len().checked_sub(1)?,
     };
-    let raised: Vec<_> = running.iter().zip(default).enumerate().map(raise).collect();
-    (raised != *running).then(|| Proposal {
-        reason: format!(
-            "{} is less than what this kernel has by default on a host of this size, {}, and nothing seen calls for less.",
-            listed(running),
-            listed(default)
-        ),
-        value: Value::Numbers(raised),
-        basis: Basis::Default,
-    })
+    let parameter = CATALOGUE.get(&state.name)?;
+    // A host may have been given memory since it booted.
+    let part = if is_estimate(parameter, ground.facts?) { 2 } else { 1 };
+    if *running.get(judged)? >= default.get(judged)? / part || has_other_hash(ground, parameter) {
+        return None;
+    }
+    let raise = |(place, (running, default)): (usize, (&i64, &i64))| {
+        if field.is_none() || place == judged { *running.max(default) } else { *running }
+    };
+    let raised = running.iter().zip(default).enumerate().map(raise).collect();
+    let what = format!("{} is less than the kernel's default on a host of this size", listed(running));
+    let so = format!("that is {}, and nothing seen calls for less", listed(default));
+    Some(Proposal::new(Value::Numbers(raised), Basis::Default, &what, &so))
+}
+
+/// Whether the default follows from the size of a hash that may be the namespace's own
+/// (6.1), which only the own namespace's parameters tell.
+fn has_other_hash(ground: &Ground<'_>, parameter: &Parameter) -> bool {
+    let by_hash = parameter.default.iter().any(|row| matches!(row.rule, Some(Rule::EstablishedHash { .. })));
+    by_hash && ground.is_since(6, 1) && ground.state("net.ipv4.tcp_ehash_entries").is_none()
 }
 
 /// Numbers as the kernel prints them.
