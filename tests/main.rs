@@ -28,6 +28,7 @@ mod ports;
 mod process;
 mod prometheus;
 mod properties;
+mod recommended;
 mod reload;
 mod series;
 mod server;

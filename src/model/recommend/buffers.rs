@@ -2,7 +2,7 @@
 
 use super::evidence::Key;
 use super::ground::{Ground, how, number, numbers, power_from, power_to, signed, within};
-use super::memory::tcp_memory;
+use super::memory::{marks, tcp_memory};
 use super::{Basis, Proposal};
 use crate::catalogue::Sign;
 use crate::model::connections::paths::{Class, Declared};
@@ -197,8 +197,7 @@ pub(super) fn limit(ground: &Ground<'_>, state: &State, side: Side) -> Option<Pr
 pub(super) fn of_datagrams(ground: &Ground<'_>, state: &State, most: u64) -> Option<Proposal> {
     let seen = ground.evidence.sighting(Sign::DatagramsDropped, &state.name)?;
     let (_, page) = ground.memory()?;
-    let marks = ground.state("net.ipv4.udp_mem").and_then(numbers::<3>);
-    let [_, pressure, _] = marks.or(ground.evidence.host.limits.udp_memory_pages)?;
+    let [_, pressure, _] = marks(ground, "net.ipv4.udp_mem")?;
     let sockets = ground.evidence.sockets.of_default_size.get().max(1);
     let carried = pressure.saturating_mul(page).min(ground.as_many(1, 4)?) / 2 / sockets;
     let wanted = power_from(number(state)?.saturating_mul(STEP)).min(power_to(most));

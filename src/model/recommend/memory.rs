@@ -2,18 +2,29 @@
 
 use super::ground::{Ground, how, numbers, power_from, signed, within};
 use super::{Basis, Proposal};
-use crate::catalogue::Sign;
+use crate::catalogue::{CATALOGUE, Sign};
+use crate::model::defaults::default_numbers;
 use crate::model::parameters::State;
 use crate::read::sysctl::Value;
 
 /// Sockets of one protocol never get more of the host's memory than one part in so many.
 const PART: u64 = 4;
 
+/// The marks of `tcp_mem` or `udp_mem`, pages. Outside the initial network namespace nobody
+/// tells them, and they are taken to be the kernel's own.
+pub(super) fn marks(ground: &Ground<'_>, name: &str) -> Option<[u64; 3]> {
+    let unsigned = |numbers: Vec<i64>| -> Option<[u64; 3]> {
+        let numbers: Option<Vec<_>> = numbers.into_iter().map(|number| u64::try_from(number).ok()).collect();
+        numbers?.try_into().ok()
+    };
+    let default = || unsigned(default_numbers(CATALOGUE.get(name)?, ground.facts?)?);
+    ground.state(name).and_then(numbers::<3>).or_else(default)
+}
+
 /// What TCP may have, bytes: at pressure, and at most. Marks beyond memory are no bound.
 pub(super) fn tcp_memory(ground: &Ground<'_>) -> Option<[u64; 2]> {
     let (memory, page) = ground.memory()?;
-    let marks = ground.state("net.ipv4.tcp_mem").and_then(numbers::<3>);
-    let [_, pressure, high] = marks.or(ground.evidence.host.limits.tcp_memory_pages)?;
+    let [_, pressure, high] = marks(ground, "net.ipv4.tcp_mem")?;
     Some([pressure, high].map(|pages| pages.saturating_mul(page).min(memory / PART)))
 }
 

@@ -40,6 +40,21 @@ pub struct Recommendation {
     pub reason: String,
 }
 
+impl Recommendation {
+    /// As a line of sysctl.d(5).
+    pub fn assignment(&self) -> String {
+        match &self.value {
+            Value::Numbers(numbers) => format!("{} = {}", self.name, listed(numbers)),
+            Value::Text(text) => format!("{} = {text}", self.name),
+        }
+    }
+}
+
+/// Numbers as people write them.
+fn listed(numbers: &[i64]) -> String {
+    numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
+}
+
 /// The kind of evidence that a value rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Basis {

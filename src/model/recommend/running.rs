@@ -2,7 +2,7 @@
 
 use super::ground::{Ground, numbers, power_to, signed};
 use super::memory::tcp_memory;
-use super::{Basis, Proposal};
+use super::{Basis, Proposal, listed};
 use crate::catalogue::{CATALOGUE, Parameter, Rule};
 use crate::model::defaults::is_estimate;
 use crate::model::parameters::State;
@@ -90,9 +90,4 @@ pub(super) fn below_default(ground: &Ground<'_>, state: &State, field: Option<&s
 fn has_other_hash(ground: &Ground<'_>, parameter: &Parameter) -> bool {
     let by_hash = parameter.default.iter().any(|row| matches!(row.rule, Some(Rule::EstablishedHash { .. })));
     by_hash && ground.is_since(6, 1) && ground.state("net.ipv4.tcp_ehash_entries").is_none()
-}
-
-/// Numbers as the kernel prints them.
-fn listed(numbers: &[i64]) -> String {
-    numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
 }

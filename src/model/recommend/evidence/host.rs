@@ -35,7 +35,7 @@ pub(in crate::model::recommend) struct Host {
     /// Entries of both neighbour tables.
     pub(in crate::model::recommend) neighbours: [Highest; 2],
     pub(in crate::model::recommend) tracked: Highest,
-    pub(in crate::model::recommend) limits: Limits,
+    limits: Limits,
     /// Whether a congestion mark was ever received; `None` where that is not known.
     pub(in crate::model::recommend) has_marks: Option<bool>,
     has_marks6: bool,
