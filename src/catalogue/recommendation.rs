@@ -25,7 +25,7 @@ pub enum Formula {
         /// How many they are.
         connections: u64,
     },
-    /// ECN is asked for, and no mark was received since the boot.
+    /// ECN is asked for, and no mark was received in the last hour.
     EcnWithoutMarks {
         /// What to set instead.
         to: i64,

@@ -21,9 +21,7 @@ pub fn default_beside(parameter: &Parameter, running: &[i64], facts: &Facts) -> 
     Some(if untouched && is_estimate(parameter, facts) { running.to_vec() } else { default })
 }
 
-/// Whether the default follows from memory, of which we know a little less than the
-/// kernel did at boot.
-pub(super) fn is_estimate(parameter: &Parameter, facts: &Facts) -> bool {
+fn is_estimate(parameter: &Parameter, facts: &Facts) -> bool {
     let rule = current_row(parameter, facts).and_then(|row| row.rule);
     match rule {
         Some(Rule::TcpMemory | Rule::UdpMemory) => true,

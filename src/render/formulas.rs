@@ -16,7 +16,7 @@ pub(super) fn sentence(formula: &Formula) -> String {
                 "The kernel's default, or less, of the last number where {connections} connections with buffers of that size take all that tcp_mem allows."
             ),
             Formula::EcnWithoutMarks { to } => {
-                format!("{to} where it is 1 and no congestion mark was received since the boot.")
+                format!("{to} where it is 1 and no congestion mark was received in the last hour.")
             }
             Formula::BelowDefault { field: None } => "The kernel's default where it is less.".into(),
             Formula::BelowDefault { field: Some(field) } => {

@@ -10,15 +10,17 @@ use crate::read::sysctl::Value;
 /// Sockets of one protocol never get more of the host's memory than one part in so many.
 const PART: u64 = 4;
 
-/// The marks of `tcp_mem` or `udp_mem`, pages. Outside the initial network namespace nobody
-/// tells them, and they are taken to be the kernel's own.
+/// The kernel's own marks of `tcp_mem` or `udp_mem`, pages.
+pub(super) fn default_marks(ground: &Ground<'_>, name: &str) -> Option<[u64; 3]> {
+    let default = default_numbers(CATALOGUE.get(name)?, ground.facts?)?;
+    let unsigned: Option<Vec<_>> = default.into_iter().map(|number| u64::try_from(number).ok()).collect();
+    unsigned?.try_into().ok()
+}
+
+/// The running ones. Outside the initial network namespace nobody tells them, and they are
+/// taken to be the kernel's own.
 pub(super) fn marks(ground: &Ground<'_>, name: &str) -> Option<[u64; 3]> {
-    let unsigned = |numbers: Vec<i64>| -> Option<[u64; 3]> {
-        let numbers: Option<Vec<_>> = numbers.into_iter().map(|number| u64::try_from(number).ok()).collect();
-        numbers?.try_into().ok()
-    };
-    let default = || unsigned(default_numbers(CATALOGUE.get(name)?, ground.facts?)?);
-    ground.state(name).and_then(numbers::<3>).or_else(default)
+    ground.state(name).and_then(numbers::<3>).or_else(|| default_marks(ground, name))
 }
 
 /// What TCP may have, bytes: at pressure, and at most. Marks beyond memory are no bound.

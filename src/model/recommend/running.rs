@@ -1,10 +1,9 @@
 //! What follows from the running value alone.
 
 use super::ground::{Ground, numbers, power_to, signed};
-use super::memory::tcp_memory;
+use super::memory::{default_marks, tcp_memory};
 use super::{Basis, Proposal, listed};
 use crate::catalogue::{CATALOGUE, Parameter, Rule};
-use crate::model::defaults::is_estimate;
 use crate::model::parameters::State;
 use crate::read::sysctl::Value;
 
@@ -36,11 +35,13 @@ pub(super) fn beyond_memory(ground: &Ground<'_>, state: &State, part: u64) -> Op
 /// TCP may have.
 pub(super) fn buffer_beyond_memory(ground: &Ground<'_>, state: &State, connections: u64) -> Option<Proposal> {
     let [min, default, max] = numbers::<3>(state)?;
-    let [.., high] = tcp_memory(ground)?;
+    // Where it is tcp_mem that was lowered, that is to blame.
+    let (memory, page) = ground.memory()?;
+    let [_, _, usual] = default_marks(ground, "net.ipv4.tcp_mem")?;
+    let high = tcp_memory(ground)?[1].max(usual.saturating_mul(page).min(memory));
     if max.saturating_mul(connections) <= high {
         return None;
     }
-    // Twice as many, and that at the mark, as by default there are twelve.
     let carried = power_to(high / connections / 2);
     let usual = state.default.as_ref().and_then(|default| u64::try_from(*default.last()?).ok());
     let to = usual.filter(|usual| usual.saturating_mul(connections) <= high).unwrap_or(carried);
@@ -55,7 +56,7 @@ pub(super) fn buffer_beyond_memory(ground: &Ground<'_>, state: &State, connectio
 pub(super) fn ecn_without_marks(ground: &Ground<'_>, state: &State, to: i64) -> Option<Proposal> {
     let asks = ground.number(&state.name) == Some(1);
     (asks && ground.evidence.host.has_marks == Some(false)).then(|| {
-        let what = "every connection asks for ECN, and not one congestion mark came since the boot";
+        let what = "every connection asks for ECN, and not one congestion mark came in the last hour";
         let so = "it can be accepted without being asked for";
         Proposal::new(Value::Numbers(vec![to]), Basis::Dangerous, what, so)
     })
@@ -71,9 +72,7 @@ pub(super) fn below_default(ground: &Ground<'_>, state: &State, field: Option<&s
         None => running.len().checked_sub(1)?,
     };
     let parameter = CATALOGUE.get(&state.name)?;
-    // A host may have been given memory since it booted.
-    let part = if is_estimate(parameter, ground.facts?) { 2 } else { 1 };
-    if *running.get(judged)? >= default.get(judged)? / part || has_other_hash(ground, parameter) {
+    if running.get(judged)? >= default.get(judged)? || has_other_hash(ground, parameter) {
         return None;
     }
     let raise = |(place, (running, default)): (usize, (&i64, &i64))| {

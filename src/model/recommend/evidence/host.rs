@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::time::{Highest, Rate, Rise};
+use super::time::{HOUR, Highest, Rate, Rise};
 use super::{Key, Signs};
 use crate::catalogue::Sign;
 use crate::model::Snapshot;
@@ -36,9 +36,11 @@ pub(in crate::model::recommend) struct Host {
     pub(in crate::model::recommend) neighbours: [Highest; 2],
     pub(in crate::model::recommend) tracked: Highest,
     limits: Limits,
-    /// Whether a congestion mark was ever received; `None` where that is not known.
+    /// Whether a congestion mark was received in the last hour, as far as that is known.
     pub(in crate::model::recommend) has_marks: Option<bool>,
-    has_marks6: bool,
+    marks: Option<u64>,
+    marks6: u64,
+    last_mark: Option<Instant>,
     /// Devices but the loopback one that are up and have routes.
     pub(in crate::model::recommend) routed: Vec<String>,
 }
@@ -65,7 +67,7 @@ impl Host {
             self.unit = Some(Unit { bytes: facts.memory_quantum(), page: facts.constants.page_size.max(1) });
         }
         if let Some(counters) = &snapshot.snmp6 {
-            self.has_marks6 = counters.get("Ip6", "InCEPkts").is_some_and(|marks| marks > 0);
+            self.marks6 = counters.get("Ip6", "InCEPkts").unwrap_or(0);
         }
         if let Some(netstat) = &snapshot.netstat {
             self.observe_netstat(now, netstat, signs);
@@ -137,10 +139,19 @@ impl Host {
         if filtered > 0 {
             note(Sign::ReversePathDrops, format!("the reverse-path filter dropped {filtered} packets"));
         }
-        let marks = netstat
-            .get("IpExt", "InCEPkts")
-            .map(|marks| marks.saturating_add(get("TCPDeliveredCE").unwrap_or(0)));
-        self.has_marks = marks.map(|marks| marks > 0 || self.has_marks6);
+        self.observe_marks(now, netstat);
+    }
+
+    /// What came before the first look may have come just then.
+    fn observe_marks(&mut self, now: Instant, netstat: &Counters) {
+        let Some(received) = netstat.get("IpExt", "InCEPkts") else { return };
+        let delivered = netstat.get("TcpExt", "TCPDeliveredCE").unwrap_or(0);
+        let marks = received.saturating_add(delivered).saturating_add(self.marks6);
+        if self.marks.replace(marks).unwrap_or(0) < marks {
+            self.last_mark = Some(now);
+        }
+        let is_recent = |at| now.saturating_duration_since(at) <= HOUR;
+        self.has_marks = Some(self.last_mark.is_some_and(is_recent));
     }
 
     fn observe_sockstat(&mut self, now: Instant, sockstat: &Sockstat, signs: &mut Signs) {

@@ -91,7 +91,7 @@ impl Sockets {
                 signs.note(now, Sign::AcceptQueueFull, Key::default(), what);
             }
             let half_open = group.waiting.map_or(0, |waiting| waiting.half_open);
-            if half_open > limit {
+            if half_open >= limit.max(1) {
                 let what = format!("{place} had {half_open} half-open connections at a limit of {limit}");
                 signs.note(now, Sign::SynQueueFull, Key::default(), what);
             }

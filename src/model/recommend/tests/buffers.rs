@@ -86,7 +86,7 @@ fn a_send_buffer_that_limits_grows_fourfold() {
     assert_eq!(after(4_194_304, 9, LONG, Cause::WmemMax), None);
     assert_eq!(after(4_194_304, 90, LONG, Cause::StandingQueue), None);
     // Half of 1 GiB is all that one may have.
-    assert_eq!(after(200_000_000, 10, LONG, Cause::WmemMax), Some((536_870_912, Basis::Memory)));
+    assert_eq!(after(150_000_000, 10, LONG, Cause::WmemMax), Some((536_870_912, Basis::Memory)));
 }
 
 #[test]
@@ -164,9 +164,15 @@ fn many_connections_share_what_memory_carries() {
 #[test]
 fn buffers_of_which_few_take_everything_are_dangerous() {
     let found = |running| max(&bench(WMEM, running, Paths::default()), WMEM);
-    // TCP may have 393216 pages, 1.5 GiB: a fourth of that is 402653184. 6.1 has 4 MiB.
-    assert_eq!(found(402_653_184), None);
-    assert_eq!(found(402_653_185), Some((4_194_304, Basis::Dangerous)));
+    // TCP may have 393216 pages, 1.5 GiB: an eighth of that is 201326592. 6.1 has 4 MiB.
+    assert_eq!(found(201_326_592), None);
+    assert_eq!(found(201_326_593), Some((4_194_304, Basis::Dangerous)));
+    // Where tcp_mem was lowered the kernel's own counts, 196608 pages: 100663296 bytes.
+    let lowered = ("net.ipv4.tcp_mem", &[100, 200, 300][..]);
+    let mut bench = Bench::new(&[(WMEM, &[4096, 16384, 100_663_296]), lowered]);
+    assert_eq!(max(&bench, WMEM), None);
+    bench.set(WMEM, Value::Numbers(vec![4096, 16384, 100_663_297]));
+    assert_eq!(max(&bench, WMEM), Some((4_194_304, Basis::Dangerous)));
 }
 
 #[test]

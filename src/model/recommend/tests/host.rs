@@ -140,6 +140,14 @@ fn modes_change_with_what_was_seen() {
         number(&bench, ecn)
     };
     assert_eq!((after(1, 0), after(1, 1), after(2, 0)), (Some(2), None, None));
+    // What came before the first look may have come just then, and an hour later it did not.
+    let mut bench = Bench::new(&[(ecn, &[1])]);
+    let mut at = |second, marks| {
+        let netstat = counters("IpExt", &[("InCEPkts", marks)]);
+        bench.see(second, Snapshot { netstat, ..Snapshot::default() });
+        number(&bench, ecn)
+    };
+    assert_eq!((at(0, 7), at(3600, 7), at(3601, 7), at(3602, 8)), (None, None, Some(2), None));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn half_open_connections_count_when_their_cookies_come_back() {
     let after = |back| {
         let mut bench = Bench::new(&[(SOMAXCONN, &[8192])]);
         bench.see(0, cookies(1000, 0));
-        bench.see(15, listener(8192, true, 0, 8193));
+        bench.see(15, listener(8192, true, 0, 8192));
         assert_eq!(bench.found(SOMAXCONN), None);
         bench.see(15, cookies(1100, back));
         bench.found(SOMAXCONN).map(|(numbers, _)| numbers[0])
