@@ -28,8 +28,9 @@ use crate::kernel::Kernel;
 use crate::ledger::Ledger;
 use crate::model::connections::Paths;
 use crate::model::interval::RetransmitRatio;
+use crate::model::recommend::{Evidence, recommend};
 use crate::model::{Declared, Exporter, Outcome, Report, Snapshot};
-use crate::read::place;
+use crate::read::{modules, place};
 
 pub use crate::model::namespaces::Others;
 use namespaces::{Share, Watch};
@@ -172,6 +173,7 @@ impl Collector {
         let plan = settings.sampling(&elsewhere, &earlier_somaxconn);
         let sampler = Sampler::start(kernel.another(), plan)?;
         let place = place::read(&mut kernel);
+        let has_pacing_discipline = modules::has(&mut kernel, "sch_fq");
         let mut reader = Reader {
             context: Context {
                 kernel,
@@ -187,6 +189,7 @@ impl Collector {
             },
             reading: Arc::clone(&reading),
             retransmit_ratio: RetransmitRatio::default(),
+            evidence: Evidence::new(has_pacing_discipline),
             outcomes: vec![None; SOURCES.len()],
         };
         std::thread::Builder::new().name("collector".into()).spawn(move || reader.run(&inbox))?;
@@ -230,14 +233,20 @@ struct Reader {
     context: Context,
     reading: Arc<AtomicUsize>,
     retransmit_ratio: RetransmitRatio,
+    evidence: Evidence,
     /// The last outcome of each source, to log changes only.
     outcomes: Vec<Option<&'static str>>,
 }
 
+/// Sources that the ticker reads.
+const TICKED: &[&str] = &["snmp", "netstat", "sockstat", "listener", "connection", "udp", "sysctl"];
+/// Of them those that are there at once.
+const FIRST: &[&str] = &["snmp", "netstat", "sockstat", "sysctl"];
+
 impl Reader {
     fn run(&mut self, inbox: &Receiver<Request>) {
         let mut waiting: VecDeque<Request> = VecDeque::new();
-        self.tick();
+        self.tick(FIRST);
         let mut next_tick = Instant::now() + self.context.settings.sample_interval;
         loop {
             let request = match waiting.pop_front() {
@@ -262,25 +271,35 @@ impl Reader {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if Instant::now() >= next_tick {
-                self.tick();
+                self.tick(TICKED);
                 next_tick = Instant::now() + self.context.settings.sample_interval;
             }
         }
     }
 
     /// What is to be known whether or not anybody scrapes.
-    fn tick(&mut self) {
-        let mut snapshot = Snapshot::default();
-        for index in ["snmp", "sysctl"].into_iter().filter_map(index_of) {
+    fn tick(&mut self, sources: &[&str]) {
+        let constants = Some(self.context.kernel.constants().clone());
+        let mut snapshot = Snapshot { constants, ..Snapshot::default() };
+        for index in sources.iter().filter_map(|name| index_of(name)) {
             if self.context.settings.enabled.contains(index) {
                 self.read(index, &mut snapshot);
             }
         }
+        self.observe(&snapshot);
         let counters = snapshot.snmp;
         let of_tcp = counters.as_ref().and_then(|counters| {
             Some((counters.get("Tcp", "OutSegs")?, counters.get("Tcp", "RetransSegs")?))
         });
         self.retransmit_ratio.tick(of_tcp);
+    }
+
+    /// Takes in what recommendations rest on.
+    fn observe(&mut self, snapshot: &Snapshot) {
+        let sampling = self.context.sampler.work();
+        let interval = sampling
+            .map_or(Duration::ZERO, |sampling| sampling.interval.div_f64(sampling.sampled_ratio.max(1e-4)));
+        self.evidence.observe(Instant::now(), snapshot, interval);
     }
 
     fn collect(&mut self, wanted: Selection) -> Snapshot {
@@ -306,6 +325,10 @@ impl Reader {
             sampling,
             ledger: self.context.ledger.figures(),
         };
+        self.observe(&snapshot);
+        let states = snapshot.parameters.as_deref().unwrap_or_default();
+        let paths = &self.context.settings.paths;
+        snapshot.recommendations = recommend(states, snapshot.facts.as_ref(), &self.evidence, paths);
         snapshot
     }
 

@@ -30,6 +30,7 @@ mod process;
 mod prometheus;
 mod promql;
 mod properties;
+mod recommended;
 mod reload;
 mod rules;
 mod series;

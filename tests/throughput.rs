@@ -10,6 +10,7 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use crate::exposition::{Samples, samples};
 use crate::lab::{Direction, Lab, Printed, Transfer, congestion, turn};
+use crate::recommended;
 use crate::support::{Exporter, Scratch, eventually};
 
 pub(crate) const MEGABIT: f64 = 1e6 / 8.0;
@@ -141,6 +142,13 @@ fn a_send_buffer_too_short_for_the_path_is_told() {
     assert!((share(&found, "send_buffer") - shown_share).abs() < 0.03, "{found:#?} {shown:?}");
     assert!(blamed(&found, "send_buffer", "wmem_max") > 0.5, "{found:#?}");
     assert!(mean_ratio(&Samples::new(), &found, "declared", "far") < 0.5, "{found:#?}");
+    // 3 * 500 Mbit/s * 100 ms = 18750000, up to a power of two, since they use bbr.
+    let most = |found: &Samples| recommended::value(found, "net.ipv4.tcp_wmem", "max");
+    let found = samples(exporter.get("/metrics", &[]).text());
+    assert_eq!(most(&found), Some(33_554_432.0));
+    assert!(recommended::rests_on(&found, "net.ipv4.tcp_wmem", "declared"));
+    lab.near.sysctl("net.ipv4.tcp_wmem", "4096 16384 33554432");
+    assert_eq!(most(&samples(exporter.get("/metrics", &[]).text())), None, "applied");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! module.
 
 pub mod diagnoses;
+mod recommendation;
 pub mod text;
 mod unique;
 mod version;
@@ -12,6 +13,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 pub use diagnoses::DIAGNOSES;
+pub use recommendation::{Formula, Sign};
 pub use unique::unique;
 pub use version::Version;
 
@@ -63,6 +65,9 @@ pub struct Parameter {
     pub module: Option<String>,
     /// What an untouched kernel uses, by release.
     pub default: Vec<Default>,
+    /// How a value to recommend is found, the better evidence first.
+    #[serde(default)]
+    pub recommendation: Vec<Formula>,
     /// How much care a change takes.
     pub tier: Tier,
     /// When a new value bites.

@@ -1,5 +1,6 @@
 //! Passes over connections: which of them have their turn, and what comes of it.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,6 +68,7 @@ struct Walked {
     pass: Pass,
     waiting: WaitingBy,
     ports: Option<Usage>,
+    listening: BTreeSet<u16>,
     outcome: Result<()>,
 }
 
@@ -145,26 +147,30 @@ impl Passes {
         let before = cpu_time();
         let walked = self.walk(kernel, started, share, interval);
         let cost = cpu_time().saturating_sub(before);
-        let (now, waiting, ports, outcome) = match walked {
-            Ok(Walked { pass, waiting, ports, outcome }) => {
+        let mut connections = Connections::default();
+        let (waiting, outcome) = match walked {
+            Ok(Walked { pass, waiting, ports, listening, outcome }) => {
                 // Before what is not known counts as new: what closed during the first
                 // pass may be older than that.
                 self.hear(plan);
                 self.finish(started, cost, pass.walked);
-                (Some(pass), Some(waiting), ports, outcome)
+                (connections.now, connections.ports) = (Some(pass), ports);
+                connections.listening = Some(Arc::new(listening));
+                (Some(waiting), outcome)
             }
-            Err(error) => (None, None, None, Err(error)),
+            Err(error) => (None, Err(error)),
         };
         let slices = self.next_slices(share, interval);
         self.interval = self.cost.interval(slices, share, interval);
-        let followed = (self.rounds > 0).then(|| Followed {
+        connections.followed = (self.rounds > 0).then(|| Followed {
             sums: self.flows.sums().clone(),
             algorithms: self.flows.algorithms().collect(),
             paths: Arc::clone(&self.paths),
             witnessed: self.flows.witnessed(),
+            witnessed_in_flight: self.flows.witnessed_in_flight(),
             followed: self.flows.followed() as u64,
         });
-        Found { connections: Connections { now, followed, ports, unit_memory: Vec::new() }, waiting, outcome }
+        Found { connections, waiting, outcome }
     }
 
     fn walk(
@@ -204,7 +210,7 @@ impl Passes {
             })?;
         }
         let waiting = self.waiters.observe(started, &pass, filter.as_ref());
-        Ok(Walked { pass, waiting, ports: self.ports.usage(weight), outcome })
+        Ok(Walked { pass, waiting, ports: self.ports.usage(weight), listening, outcome })
     }
 
     /// Time since it was the turn of the same connections; `None` at first.

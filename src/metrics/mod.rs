@@ -16,6 +16,7 @@ mod persisted;
 mod ports;
 mod qdiscs;
 mod receive;
+mod recommended;
 mod sockets;
 mod sysctl;
 mod tables;
@@ -142,12 +143,13 @@ const FAMILIES: &[(Write, Metrics)] = &[
     (nic::write, nic::metrics),
     (tables::write, tables::metrics),
     (sysctl::write, sysctl::metrics),
+    (recommended::write, recommended::metrics),
     (persisted::write, persisted::metrics),
 ];
 
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 18] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 19] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
         ("Declared in the configuration file", declared::metrics()),
@@ -166,6 +168,10 @@ pub fn groups() -> [(&'static str, Vec<&'static Metric>); 18] {
         ("Network cards: `ethtool` and `steering`", nic::metrics()),
         ("Tables: `conntrack` and `neighbour`", tables::metrics()),
         ("Parameters: `sysctl`", sysctl::metrics()),
+        (
+            "Recommended values of parameters: `sysctl`, and what was seen by other collectors",
+            recommended::metrics(),
+        ),
         ("Parameters at the next boot: `persisted`", persisted::metrics()),
     ]
 }

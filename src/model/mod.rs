@@ -15,6 +15,7 @@ pub mod parameters;
 pub mod peak;
 pub mod persisted;
 pub mod ports;
+pub mod recommend;
 pub mod slices;
 mod snapshot;
 pub mod udp;

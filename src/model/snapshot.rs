@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::owners::Owned;
 use super::parameters::State;
 use super::persisted::Persisted;
 use super::ports::Usage;
+use super::recommend::Recommendation;
 use super::udp;
 use super::units::UnitMemory;
 use crate::kernel::{Constants, Error};
@@ -140,6 +141,8 @@ pub struct Snapshot {
     pub routes: Option<Vec<DeviceCount>>,
     /// Parameters of the catalogue.
     pub parameters: Option<Vec<State>>,
+    /// Values that parameters should have instead.
+    pub recommendations: Vec<Recommendation>,
     /// Parameters at the next boot.
     pub persisted: Option<Arc<Persisted>>,
     /// Programs that set running values which files do not explain.
@@ -223,6 +226,8 @@ pub struct Connections {
     /// Local ports that connections of ours take up; `None` when the pass failed, or
     /// the range is not known.
     pub ports: Option<Usage>,
+    /// Local ports that something listens on; `None` when the pass failed.
+    pub listening: Option<Arc<BTreeSet<u16>>>,
     /// Their memory by unit, as the last pass found it.
     pub unit_memory: Vec<UnitMemory>,
 }
@@ -238,6 +243,8 @@ pub struct Followed {
     pub paths: Arc<Paths>,
     /// Bytes a second that paths were seen to carry in the last ten minutes.
     pub witnessed: BTreeMap<PathId, f64>,
+    /// Bytes in flight that fill them at that rate.
+    pub witnessed_in_flight: BTreeMap<PathId, f64>,
     /// Connections that are followed from pass to pass.
     pub followed: u64,
 }

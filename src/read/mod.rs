@@ -13,6 +13,7 @@ pub mod host;
 pub mod interrupts;
 pub mod links;
 pub mod listeners;
+pub mod modules;
 pub mod mounts;
 pub mod namespaces;
 pub mod neighbours;

@@ -3,6 +3,7 @@
 
 mod alerts;
 mod annotations;
+mod formulas;
 mod metrics;
 mod parameters;
 mod rules;

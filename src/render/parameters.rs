@@ -1,5 +1,6 @@
 use std::fmt::Write;
 
+use super::formulas::sentence;
 use crate::catalogue::{CATALOGUE, Default, Kind, Parameter, Rule, Scope, Version};
 
 const HEAD: &str = "\
@@ -12,6 +13,9 @@ Rendered from `src/catalogue/parameters.yaml` by `nettune render`; do not edit.
 a host of that size; `nic.*` and `dev.*` are settings of devices, without a
 sysctl. Versions are mainline's; some vendors bring changes back, and on their
 kernels a default that is not the same for every release is not stated.
+
+`nettune_sysctl_recommended_value` says what to set instead, where what was seen of the
+host gives reason to; of several formulas the first that gives a value counts.
 
 The tier says how much care a change takes. *essential*: a diagnosis may tell
 people to change it; *advanced*: rarely, with evidence; *dangerous*: a wrong value
@@ -59,6 +63,10 @@ fn write_parameter(text: &mut String, parameter: &Parameter) -> std::fmt::Result
     writeln!(text, "- Unit: {}{fields}", parameter.unit)?;
     writeln!(text, "- Scope: {}", scope(parameter.scope))?;
     writeln!(text, "- Default: {}", defaults(&parameter.default))?;
+    if !parameter.recommendation.is_empty() {
+        let sentences: Vec<_> = parameter.recommendation.iter().map(sentence).collect();
+        writeln!(text, "- Recommended: {}", sentences.join(" "))?;
+    }
     let tier = format!("{:?}", parameter.tier).to_lowercase();
     writeln!(text, "- Tier: {tier}")?;
     for (what, version) in [

@@ -6,17 +6,24 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nettune::catalogue::{CATALOGUE, Kind, Parameter};
+use nettune::kernel::Constants;
 use nettune::kernel::sock_diag::Scope;
 use nettune::metrics::{Format, Serving, encode};
 use nettune::model::connections::paths::Declared;
 use nettune::model::connections::waiting::{Waiters, WaitingBy};
 use nettune::model::connections::{Flows, Pass, Paths, Role, Turn, ports};
+use nettune::model::host::Facts;
+use nettune::model::parameters::State;
 use nettune::model::ports::Ports;
+use nettune::model::recommend::{Evidence, recommend};
 use nettune::model::slices::{Cost, MOST, Slices};
 use nettune::model::units::Names;
 use nettune::model::{Connections, Followed, Snapshot, listeners, udp};
-use nettune::read::connections::State;
+use nettune::read::connections::State as Connection;
+use nettune::read::host::Host;
 use nettune::read::ports::Parameters;
+use nettune::read::sysctl::{Reading, Value};
 use nettune::read::tcp_limits::TcpLimits;
 use nettune::read::{closes, connections, listeners as read_listeners, udp as read_udp};
 
@@ -55,6 +62,7 @@ pub(crate) struct Chain {
     names: Names,
     listeners: listeners::Tracker,
     udp: udp::Tracker,
+    evidence: Evidence,
     /// Samples of counters and histograms, by series.
     counters: BTreeMap<String, f64>,
 }
@@ -80,6 +88,7 @@ impl Chain {
             names: Names::default(),
             listeners: listeners::Tracker::default(),
             udp: udp::Tracker::default(),
+            evidence: Evidence::new(true),
             counters: BTreeMap::new(),
         }
     }
@@ -117,11 +126,13 @@ impl Chain {
         self.names.learn(missing, found);
         let memory = pass.memory.by_unit(&self.names);
         let connections = Connections {
+            listening: Some(Arc::new(ports(&listening))),
             followed: Some(Followed {
                 sums: self.flows.sums().clone(),
                 algorithms: self.flows.algorithms().collect(),
                 paths: Arc::clone(&self.paths),
                 witnessed: self.flows.witnessed(),
+                witnessed_in_flight: self.flows.witnessed_in_flight(),
                 followed: self.flows.followed() as u64,
             }),
             ports: self.ports.usage(weight),
@@ -129,12 +140,16 @@ impl Chain {
             now: Some(pass),
         };
         let groups = self.look(started, &listening, &bound, &waiting, how);
-        self.check(Snapshot {
+        let mut snapshot = Snapshot {
             connections: Some(Arc::new(connections)),
             listeners: Some(Arc::new(groups.0)),
             udp_sockets: Some(Arc::new(groups.1)),
             ..Snapshot::default()
-        });
+        };
+        self.evidence.observe(started, &snapshot, how.since);
+        let states = states(how.limit);
+        snapshot.recommendations = recommend(&states, Some(&facts()), &self.evidence, &self.paths);
+        self.check(snapshot);
     }
 
     /// As the thread that walks sockets does it.
@@ -176,7 +191,7 @@ impl Chain {
             }
             let is_served = listening.contains(&connection.port);
             count.observe(connection, is_served);
-            if connection.state != State::TimeWait {
+            if connection.state != Connection::TimeWait {
                 let had_full_mss = flows.observe(connection);
                 let nearby = || flows.mss_nearby(connection);
                 let role = if is_served { Role::Server } else { Role::Client };
@@ -240,4 +255,26 @@ impl Chain {
         }
         self.counters = counters;
     }
+}
+
+/// Every parameter with this number alone.
+fn states(number: u64) -> Vec<State> {
+    let all = CATALOGUE.parameters.iter().filter(|parameter| parameter.path().is_some());
+    let state = |parameter: &Parameter| {
+        let value = match parameter.kind {
+            Kind::Text | Kind::Object => Value::Text(String::new()),
+            Kind::Int | Kind::Ints => {
+                Value::Numbers(vec![number.cast_signed(); parameter.fields.len().max(1)])
+            }
+        };
+        State::new(parameter, parameter.name.clone(), Reading { value, read_only: false }, None)
+    };
+    all.map(state).collect()
+}
+
+/// A host with 8 GiB.
+fn facts() -> Facts {
+    let host = Host { release: "6.18.0".into(), memory_total: 8 << 30, ..Host::default() };
+    let machine = "x86_64".into();
+    Facts::new(host, 0, Constants { page_size: 4096, clock_ticks: 100, hz: 250, machine })
 }

@@ -19,13 +19,14 @@ use crate::model::host::Facts;
 use crate::model::listeners::{Group, Tracker};
 use crate::model::namespaces::{Chosen, NotEntered};
 use crate::model::parameters::State;
+use crate::model::recommend::{Evidence, recommend};
 use crate::model::{Connections, Snapshot};
 use crate::read::sysctl::Value;
 use crate::read::{conntrack, counters, links, listeners, sockstat};
 
-/// What a namespace has for itself and somebody can set there.
+/// What a namespace has for itself.
 fn is_own(parameter: &Parameter) -> bool {
-    parameter.scope != Scope::Initial && !parameter.read_only
+    parameter.scope != Scope::Initial
 }
 
 /// What namespaces are compared with: the own one, and the kernel's defaults.
@@ -160,6 +161,7 @@ struct Reader {
     passes: Option<Passes>,
     waiting: Option<WaitingBy>,
     connections: Connections,
+    evidence: Evidence,
     /// Time between the last two visits.
     pause: Option<Duration>,
     /// The first thing that could not be read.
@@ -217,11 +219,8 @@ impl Reader {
         }
         if wants("sysctl") {
             let facts = host.facts.as_ref();
-            let (mut states, result) = parameters::read(kernel, settings, facts, is_own);
+            let (states, result) = parameters::read(kernel, settings, facts, is_own);
             self.keep(result);
-            // What is locked is the host's.
-            states.retain(|state| !state.locked && host.differs(state));
-            states.shrink_to_fit();
             snapshot.parameters = Some(states);
         }
         if let Some(last) = last {
@@ -233,7 +232,19 @@ impl Reader {
                 snapshot.listeners = groups.map(Arc::new);
             }
         }
+        self.recommend(&mut snapshot, (settings, host), started);
         snapshot
+    }
+
+    /// Recommends by all parameters, of which those are kept then that differ.
+    fn recommend(&mut self, snapshot: &mut Snapshot, (settings, host): (&Settings, &Host), started: Instant) {
+        self.evidence.observe(started, snapshot, self.pause.unwrap_or_default());
+        let Some(states) = &mut snapshot.parameters else { return };
+        let found = recommend(states, host.facts.as_ref(), &self.evidence, &settings.paths);
+        snapshot.recommendations = found;
+        // What is locked is the host's.
+        states.retain(|state| state.changeable && !state.locked && host.differs(state));
+        states.shrink_to_fit();
     }
 
     /// Passes over connections. The kernel has one table for all namespaces, so that

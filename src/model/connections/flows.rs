@@ -88,10 +88,20 @@ impl Flows {
 
     /// What paths were seen to carry, the best neighbourhood of each, bytes a second.
     pub fn witnessed(&self) -> BTreeMap<PathId, f64> {
+        self.best(|seen| seen.rate)
+    }
+
+    /// What fills paths that carry what they were seen to, the best neighbourhood of each,
+    /// bytes.
+    pub fn witnessed_in_flight(&self) -> BTreeMap<PathId, f64> {
+        self.best(Seen::bdp)
+    }
+
+    fn best(&self, of: impl Fn(&Seen) -> f64) -> BTreeMap<PathId, f64> {
         let mut best = BTreeMap::new();
-        for (path, rate) in self.witness.rates() {
+        for (path, seen) in self.witness.places() {
             let most = best.entry(path).or_insert(0.0);
-            *most = rate.max(*most);
+            *most = of(&seen).max(*most);
         }
         best
     }

@@ -206,10 +206,10 @@ impl Witness {
         here && self.all.last_sum <= 0.75 * self.all.best.rate
     }
 
-    /// The best rate of each place, and its path.
-    pub fn rates(&self) -> impl Iterator<Item = (PathId, f64)> {
-        let rates = self.records.iter().map(|(place, record)| (place.path, record.best.rate));
-        rates.filter(|(_, rate)| *rate > 0.0)
+    /// What was seen of each place that something was delivered to, and its path.
+    pub fn places(&self) -> impl Iterator<Item = (PathId, Seen)> {
+        let places = self.records.iter().map(|(place, record)| (place.path, record.seen()));
+        places.filter(|(_, seen)| seen.rate > 0.0)
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
         witness.close(at(30));
         assert_eq!(witness.of(&here), Some(Seen { mss: 1448, last_sum: 1e6, last_lossy: 0, ..seen }));
         assert!(witness.has_room(&here));
-        assert_eq!(witness.rates().collect::<Vec<_>>(), [(LONG, 5e6)]);
+        assert_eq!(witness.places().map(|(path, seen)| (path, seen.rate)).collect::<Vec<_>>(), [(LONG, 5e6)]);
         // Ten minutes later only what came since is left, but for the round trip time.
         witness.observe(here, &shown(2e6, 95_000, 1000));
         witness.close(at(599));
@@ -253,7 +253,7 @@ mod tests {
         let later = witness.of(&here).unwrap();
         assert_eq!((later.rate, later.rtt, later.mss), (2e6, 80_000, 1000));
         witness.close(at(5_000));
-        assert_eq!((witness.of(&here), witness.rates().count()), (None, 0));
+        assert_eq!((witness.of(&here), witness.places().count()), (None, 0));
     }
 
     #[test]
