@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ArgMatches;
 use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches};
 use tracing::level_filters::LevelFilter;
 
 use crate::REVISION;
@@ -34,6 +34,8 @@ pub enum Command {
     Render(RenderArgs),
     /// Changes of parameters that an exporter wrote down.
     Changes(ChangesArgs),
+    /// What there is to know about a parameter or an alert.
+    Explain(String),
 }
 
 /// Flags of `changes`.
@@ -111,6 +113,9 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
     };
     match (name, below) {
         ("render", Some(render)) => Ok(Command::Render(render::args(render))),
+        ("explain", Some(explain)) => {
+            Ok(Command::Explain(explain.get_one::<String>("name").cloned().unwrap_or_default()))
+        }
         ("changes", Some(changes)) => match changes_args(&Flags::new(&root, below), changes) {
             Some(args) => Ok(Command::Changes(args)),
             None => Err(command.error(ErrorKind::MissingRequiredArgument, NO_STATE_DIR)),
@@ -154,6 +159,14 @@ fn command() -> clap::Command {
         .about("Print the changes of parameters that an exporter wrote down")
         .args(flags::changes())
         .next_line_help(true);
+    let explain = clap::Command::new("explain")
+        .about("Tell what a parameter bounds, what it is here, and what an alert proves")
+        .arg(
+            Arg::new("name")
+                .value_name("PARAMETER|ALERT")
+                .required(true)
+                .help("As in docs/parameters.md and docs/alerts.md"),
+        );
     clap::Command::new("nettune")
         .about("Prometheus exporter for Linux networking. Reads only; never writes a parameter.")
         .version(format!("{} (revision {REVISION})", env!("CARGO_PKG_VERSION")))
@@ -161,6 +174,7 @@ fn command() -> clap::Command {
         .subcommand(serve)
         .subcommand(render::command())
         .subcommand(changes)
+        .subcommand(explain)
         .disable_help_subcommand(true)
         .subcommand_value_name("COMMAND")
         .next_line_help(true)

@@ -27,7 +27,9 @@ use tracing::{debug, info, warn};
 use crate::kernel::Kernel;
 use crate::ledger::Ledger;
 use crate::model::connections::Paths;
+use crate::model::host::Facts;
 use crate::model::interval::RetransmitRatio;
+use crate::model::parameters::State;
 use crate::model::recommend::{Evidence, recommend};
 use crate::model::{Declared, Exporter, Outcome, Report, Snapshot};
 use crate::read::{modules, place};
@@ -37,6 +39,29 @@ use namespaces::{Share, Watch};
 use sampler::{Plan, Sampler};
 use sources::Context;
 pub use sources::{SOURCES, Source};
+
+/// What one look at parameters gives.
+#[derive(Debug)]
+pub struct Look {
+    /// The host, as far as it can be read.
+    pub facts: Option<Facts>,
+    /// Every parameter of the catalogue that is here.
+    pub states: Vec<State>,
+}
+
+impl Look {
+    /// Looks once, without a thread.
+    ///
+    /// # Errors
+    /// Parameters could not be read, nor anything of them.
+    pub fn take(kernel: &mut Kernel, devices: &DeviceFilter) -> crate::kernel::Result<Self> {
+        let facts = sources::facts(kernel, &mut None).ok();
+        match parameters::read(kernel, devices, facts.as_ref(), |_| true) {
+            (states, Err(error)) if states.is_empty() => Err(error),
+            (states, _) => Ok(Self { facts, states }),
+        }
+    }
+}
 
 /// A set of sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +156,12 @@ pub enum DeviceFilter {
 }
 
 impl DeviceFilter {
+    /// Keeps every device.
+    pub fn everything() -> Self {
+        // Invariant: the empty pattern is one, and matches everything.
+        Self::Include(Regex::new("").expect("the empty pattern is valid"))
+    }
+
     /// Whether a device of this name is exported.
     pub fn keeps(&self, name: &str) -> bool {
         match self {

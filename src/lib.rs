@@ -23,12 +23,14 @@
 //! | [`ledger`] | changes of parameters, and the file they are kept in |
 //! | [`serve`] | HTTP |
 //! | [`render`] | catalogue and metric definitions → documents; pure functions |
+//! | [`explain`] | what there is to know about one parameter or alert |
 //! | [`collect`], [`config`], [`cli`] | see several layers: the table of sources, the checked configuration, the flags |
 
 pub mod catalogue;
 pub mod cli;
 pub mod collect;
 pub mod config;
+pub mod explain;
 pub mod kernel;
 pub mod ledger;
 pub mod metrics;

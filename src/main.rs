@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use nettune::cli::{self, ChangesArgs, Command, RenderArgs, ServeArgs};
 use nettune::config::{Config, one_line};
+use nettune::kernel::{Kernel, Roots};
 use nettune::render::Overrides;
 use nettune::{ledger, serve};
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
         Ok(Command::Serve(args)) => run(*args),
         Ok(Command::Render(args)) => render(&args),
         Ok(Command::Changes(args)) => changes(&args),
+        Ok(Command::Explain(name)) => explain(&name),
         // Help and version are answers too.
         Err(error) if error.exit_code() == 0 => print(&error.to_string()),
         Err(error) => Err(cli::message(&error).into()),
@@ -63,6 +65,11 @@ fn changes(args: &ChangesArgs) -> Result<(), Box<dyn Error>> {
         let _ = writeln!(io::stderr(), "nettune: left out {count} lines that cannot be read; {first}");
     }
     print(&if args.json { ledger::json(changes) } else { ledger::text(changes) })
+}
+
+fn explain(name: &str) -> Result<(), Box<dyn Error>> {
+    let mut kernel = Kernel::live(Roots::default());
+    print(&nettune::explain::explain(name, &mut kernel)?)
 }
 
 /// A reader that has had enough, as `head` has, is no failure.

@@ -1,5 +1,6 @@
 //! Flags, environment, configuration file and exit codes of the program.
 
+use std::fs;
 use std::net::TcpListener;
 use std::process::{Output, Stdio};
 
@@ -239,4 +240,27 @@ fn every_flag_is_an_environment_variable() {
     let output = nettune(&[]).env("NETTUNE_LOG_LEVEL", "loud").output().unwrap();
     assert!(stderr(&output).starts_with("nettune: invalid value 'loud' for '--log.level <LEVEL>'"));
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_parameter_and_an_alert_are_explained() {
+    let output = run(&["explain", "net.core.somaxconn"]);
+    let text = stdout(&output);
+    let running = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    assert!(output.status.success() && text.contains(&format!("Here         {}", running.trim())), "{text}");
+    for part in [
+        "backlog",
+        "the often quoted 1024 would",
+        "NettuneAcceptQueueFullSomaxconn (critical)",
+        "net/socket.c",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let output = run(&["explain", "NettuneAcceptQueueFullSomaxconn"]);
+    let runbook = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/runbooks/NettuneAcceptQueueFullSomaxconn.md");
+    assert_eq!(stdout(&output), fs::read_to_string(runbook).unwrap());
+    refuses(
+        &["explain", "net.core.somaxcon"],
+        "no parameter and no alert is called net.core.somaxcon; did you mean net.core.somaxconn, net.core.busy_poll, net.core.rmem_max?",
+    );
 }

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("render", &["catalogue", "metrics"]),
     ("ledger", &["kernel", "read", "model"]),
     ("collect", &["kernel", "read", "model", "ledger", "catalogue"]),
+    ("explain", &["catalogue", "collect", "kernel", "model", "read", "render"]),
     ("cli", &["collect", "kernel"]),
     ("config", &["cli", "collect", "kernel", "model", "catalogue"]),
     ("serve", &["metrics", "model", "ledger", "collect", "cli", "config", "kernel"]),

@@ -1,6 +1,6 @@
 //! Reads every parameter of the catalogue.
 
-use super::Settings;
+use super::DeviceFilter;
 use crate::catalogue::{CATALOGUE, Kind, Parameter};
 use crate::kernel::{Kernel, Result};
 use crate::model::host::Facts;
@@ -12,7 +12,7 @@ use crate::read::sysctl;
 /// the first such is the error.
 pub(super) fn read(
     kernel: &mut Kernel,
-    settings: &Settings,
+    devices: &DeviceFilter,
     facts: Option<&Facts>,
     wanted: impl Fn(&Parameter) -> bool,
 ) -> (Vec<State>, Result<()>) {
@@ -21,7 +21,7 @@ pub(super) fn read(
     let mut absent = None;
     let interfaces = match sysctl::interfaces(kernel) {
         Ok(mut names) => {
-            names.retain(|name| settings.devices.keeps(name));
+            names.retain(|name| devices.keeps(name));
             names
         }
         Err(error) => {

@@ -338,7 +338,7 @@ fn read_sysctl(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     // Defaults are left out when the host cannot be told; values are not.
     let Context { kernel, settings, ledger, place, earlier_somaxconn, unusable_pages, .. } = context;
     let facts = snapshot.facts.clone().or_else(|| facts(kernel, unusable_pages).ok());
-    let (mut states, result) = parameters::read(kernel, settings, facts.as_ref(), |_| true);
+    let (mut states, result) = parameters::read(kernel, &settings.devices, facts.as_ref(), |_| true);
     ledger.observe(Moment::now(), place, &states, result.is_ok());
     ledger.annotate(&mut states);
     if let Some(Value::Numbers(numbers)) = ledger.before_start(SOMAXCONN) {

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::DIAGNOSES;
+use crate::catalogue::diagnoses::Diagnosis;
 pub use values::Overrides;
 use values::Values;
 
@@ -67,6 +68,14 @@ pub fn documents(overrides: &Overrides) -> Result<Vec<Document>, String> {
         documents.push(Document { path, text: runbooks::render(diagnosis, &values)? });
     }
     Ok(documents)
+}
+
+/// The runbook of an alert, with the usual values.
+///
+/// # Errors
+/// None that a test of the embedded diagnoses does not find.
+pub fn runbook(diagnosis: &Diagnosis) -> Result<String, String> {
+    runbooks::render(diagnosis, &Values::new(&DIAGNOSES, &Overrides::default())?)
 }
 
 /// Writes every document below `output`; with `check`, compares and writes

@@ -45,7 +45,7 @@ impl Host {
         if self.at.is_none_or(is_old) && settings.wants("sysctl") {
             self.at = Some(now);
             self.facts = sources::facts(kernel, &mut self.unusable_pages).ok();
-            let (states, _) = parameters::read(kernel, settings, None, is_own);
+            let (states, _) = parameters::read(kernel, &settings.devices, None, is_own);
             self.values = states.into_iter().map(|state| (state.name, state.value)).collect();
         }
     }
@@ -219,7 +219,7 @@ impl Reader {
         }
         if wants("sysctl") {
             let facts = host.facts.as_ref();
-            let (states, result) = parameters::read(kernel, settings, facts, is_own);
+            let (states, result) = parameters::read(kernel, &settings.devices, facts, is_own);
             self.keep(result);
             snapshot.parameters = Some(states);
         }
