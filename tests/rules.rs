@@ -43,7 +43,7 @@ fn promtool_takes_the_rules() {
 }
 
 /// A test asks for alerts by name, and promtool evaluates every rule at every step: only
-/// those it names are left, word for word, and what they record.
+/// those it names are left, and what is recorded.
 fn narrowed(path: &Path, scratch: &Scratch) -> PathBuf {
     let test = fs::read_to_string(path).unwrap();
     let named: BTreeSet<_> = Regex::new(r"alertname: (\w+)")
@@ -52,27 +52,15 @@ fn narrowed(path: &Path, scratch: &Scratch) -> PathBuf {
         .map(|found| found[1].to_owned())
         .collect();
     let rules = fs::read_to_string(root().join("alerts/nettune.rules.yml")).unwrap();
-    let mut kept = String::new();
-    let mut keep = true;
-    let mut group = None;
-    for line in rules.lines() {
-        if let Some(alert) = line.strip_prefix("  - alert: ") {
-            keep = named.contains(alert);
-        } else if line.starts_with("  - record: ") {
-            keep = true;
-        } else if line.starts_with("- name: ") {
-            // A group without rules is none.
-            group = Some(format!("{line}\n  rules:\n"));
-            keep = false;
-        } else if group.is_none() {
-            keep = true;
-        }
-        if keep {
-            kept.extend(group.take_if(|_| line.starts_with("  - ")));
-            kept += line;
-            kept.push('\n');
-        }
+    let mut rules: serde_yaml::Value = serde_yaml::from_str(&rules).unwrap();
+    let groups = rules["groups"].as_sequence_mut().unwrap();
+    for group in groups.iter_mut() {
+        let of_test =
+            |rule: &serde_yaml::Value| rule["alert"].as_str().is_none_or(|alert| named.contains(alert));
+        group["rules"].as_sequence_mut().unwrap().retain(of_test);
     }
+    groups.retain(|group| !group["rules"].as_sequence().unwrap().is_empty());
+    let kept = serde_yaml::to_string(&rules).unwrap();
     let name = path.file_stem().unwrap().to_str().unwrap();
     let rules = scratch.file(&format!("{name}.rules.yml"), &kept);
     let place = format!("rule_files: [{}]", rules.display());
