@@ -41,9 +41,11 @@ pub struct Parameter {
     pub unit: String,
     /// Who has a value of its own.
     pub scope: Scope,
-    /// The least and the greatest integer that Linux 6.18 lets be written, where those
-    /// of 32 bits are not the limits.
-    pub accepts: Option<[i64; 2]>,
+    /// Which integers Linux 6.18 lets be written, where those of 32 bits are not the
+    /// limits.
+    pub accepts: Option<Accepts>,
+    /// First mainline release that takes others.
+    pub accepts_until: Option<Version>,
     /// First mainline release that has it.
     pub since: Option<Version>,
     /// First mainline release without it.
@@ -69,6 +71,26 @@ pub struct Parameter {
     pub persist: Persist,
     /// Kernel files, documents and commits it was read in.
     pub sources: Vec<String>,
+}
+
+/// Integers that may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Accepts {
+    /// The least and the greatest.
+    Between([i64; 2]),
+    /// By the tick rate.
+    Rule(AcceptsRule),
+}
+
+/// Integers that may be written, where the tick rate decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AcceptsRule {
+    /// Seconds, as many as fit into 32 bits as timer ticks.
+    Ticks,
+    /// Microseconds, two timer ticks or more.
+    TwoTicks,
 }
 
 /// What a value is made of.
