@@ -64,7 +64,7 @@ const OLDEST_UNACCEPTED: Metric = gauge(
 const LIMITED_BY: Metric = gauge(
     "nettune_listener_limited_by",
     &["address", "port", "cause"],
-    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (listen() came before a change: more, or the somaxconn when first seen, or, of a socket older than the exporter, the somaxconn before the last change in this boot, unless the program asked for just as much since).",
+    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (listen() came before a change: more, or the somaxconn when the limit was first seen, or, of a socket older than the exporter, the somaxconn before the last change in this boot, unless the program asked for just as much since).",
 )
 .everywhere();
 const IN_PORT_RANGE: Metric = gauge(

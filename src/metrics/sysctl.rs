@@ -31,7 +31,7 @@ const LOCKED: Metric = gauge(
 const PREVIOUS_VALUE: Metric = gauge(
     "nettune_sysctl_previous_value",
     &["parameter", "field"],
-    "The value before the last change that was seen, whoever made it, reboots included; no sample for a parameter that was not seen to change.",
+    "The value before the last change that was seen, whoever made it, reboots included; no sample for a parameter that was not seen to change, or that was gone since and came back with another value.",
 );
 const PREVIOUS_TEXT_INFO: Metric = info(
     "nettune_sysctl_previous_text_info",
