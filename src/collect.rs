@@ -192,7 +192,8 @@ impl Collector {
     }
 
     /// Reads the sources of `wanted` that are enabled. Callers that wait at the
-    /// same time for the same selection share one reading. Never answers when
+    /// same time for the same selection share one reading, which begins later than each
+    /// of them asked. Never answers when
     /// the thread is gone or far behind: callers set a time limit.
     pub async fn snapshot(&self, wanted: Selection) -> Arc<Snapshot> {
         let (reply, answer) = oneshot::channel();
@@ -250,10 +251,11 @@ impl Reader {
                 // Whoever gave up waiting behind a slow source wants no reading.
                 Ok(Request::Read { reply, .. }) if reply.is_closed() => {}
                 Ok(Request::Read { wanted, reply }) => {
+                    // Whoever asks later is not answered with what was there before.
+                    waiting.extend(inbox.try_iter());
                     let snapshot = Arc::new(self.collect(wanted));
                     // A caller that gave up meanwhile is no error.
                     let _ = reply.send(Arc::clone(&snapshot));
-                    waiting.extend(inbox.try_iter());
                     share(&mut waiting, wanted, &snapshot);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -337,7 +339,7 @@ impl Reader {
     }
 }
 
-/// Answers the requests for `wanted` that came while it was being read.
+/// Answers the requests for `wanted` that waited when it was read.
 fn share(waiting: &mut VecDeque<Request>, wanted: Selection, snapshot: &Arc<Snapshot>) {
     for _ in 0..waiting.len() {
         match waiting.pop_front() {
