@@ -146,6 +146,17 @@ fn what_a_namespace_sees_comes_and_goes_without_being_a_change() {
     let found = scrape(&exporter);
     assert_eq!((found["nettune_ledger_changes_total"], found["nettune_ledger_persistent"]), (0.0, 0.0));
     assert!(exporter.get("/changes", &[]).text().starts_with("no changes"));
+
+    // One that takes the place of another between two looks.
+    stop(exporter);
+    let exporter = namespace.exporter(&["--sample.interval=10m"]);
+    namespace.run("sysctl -qw net.ipv4.conf.some0.rp_filter=2");
+    assert_eq!(scrape(&exporter)["nettune_ledger_changes_total"], 1.0);
+    namespace.run("ip link del some0 && ip link add some0 type veth peer name some1");
+    let found = scrape(&exporter);
+    assert_eq!(found["nettune_ledger_changes_total"], 1.0);
+    // The one that was changed is no more.
+    assert!(found.keys().all(|series| !series.starts_with("nettune_sysctl_previous")), "{found:#?}");
 }
 
 /// 10,000 changes while exporters are killed in the midst of writing them.

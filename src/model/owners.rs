@@ -126,6 +126,7 @@ mod tests {
             default: default.map(|default| vec![default]),
             locked: false,
             changeable: true,
+            device: None,
             last_change: None,
         }
     }
