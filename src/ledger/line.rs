@@ -144,7 +144,8 @@ pub fn parse(bytes: &[u8]) -> Lines {
             // As behind the last newline.
             _ if line.is_empty() => {}
             Ok(record) => read.records.push(record),
-            Err(_) if rest.peek().is_none() => read.cut = true,
+            // No line of ours starts otherwise, wherever it ends.
+            Err(_) if rest.peek().is_none() && line.starts_with(b"{") => read.cut = true,
             Err((item, expected)) => {
                 read.unreadable += 1;
                 read.first.get_or_insert_with(|| Malformed::new(number, item, expected, line));
@@ -258,6 +259,9 @@ mod tests {
             let first = read.first.unwrap();
             assert_eq!((first.line, first.item.as_str()), (2, item), "{bad}");
         }
+        // Nor is what a file system may leave of a file after a crash a line that is cut.
+        let read = parse(format!("{good}{}", "\0".repeat(100)).as_bytes());
+        assert_eq!((read.unreadable, read.cut, read.first.unwrap().line), (1, false, 2));
         let deep = "[".repeat(100_000) + "\n";
         assert_eq!(parse(deep.as_bytes()).unreadable, 1);
     }
