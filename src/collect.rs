@@ -300,6 +300,7 @@ impl Reader {
         let sampling = self.context.sampler.work();
         snapshot.exporter = Exporter {
             interrupted_dumps: self.context.kernel.interrupted_dumps()
+                + self.context.elsewhere.interrupted_dumps()
                 + sampling.map_or(0, |sampling| sampling.interrupted_dumps),
             retransmit_ratio: self.retransmit_ratio.get(),
             sampling,

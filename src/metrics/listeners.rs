@@ -77,7 +77,8 @@ const INFO: Metric = info(
     "nettune_listener_info",
     &["address", "port", "unit"],
     "1 for each systemd unit or container, at most 3, whose cgroup these sockets were made in (INET_DIAG_CGROUP_ID; with socket activation that of systemd). Where that names none, once a queue was full or something was dropped: the name of the process that holds the socket. No sample where neither is known.",
-);
+)
+.everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![

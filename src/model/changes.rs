@@ -91,12 +91,19 @@ pub struct Book {
     seen: Option<(Timestamp, Place)>,
     /// When that was last recorded.
     recorded: Option<Instant>,
+    /// No change is kept but the last of each parameter.
+    brief: bool,
     /// Of what changed before the first look of this process, the value before that; of
     /// changes in this boot and namespace only.
     before: Option<BTreeMap<String, Value>>,
 }
 
 impl Book {
+    /// A book that keeps only the last change of each parameter that is there.
+    pub fn of_last_changes() -> Self {
+        Self { brief: true, ..Self::default() }
+    }
+
     /// Plays back records of another process, before the first look of this one.
     pub fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
         let mut last = None;
@@ -213,7 +220,8 @@ impl Book {
         self.latest.insert(change.parameter.clone(), (self.next, Arc::clone(&change)));
         self.kept.push_back((self.next, change));
         self.next += 1;
-        while self.size > KEPT
+        let most = if self.brief { 0 } else { KEPT };
+        while self.size > most
             && let Some((_, oldest)) = self.kept.pop_front()
         {
             self.size -= oldest.size();

@@ -238,6 +238,18 @@ fn the_last_change_of_each_parameter_outlives_the_others() {
 }
 
 #[test]
+fn a_brief_book_keeps_the_last_change_of_what_is_there() {
+    let (mut book, start) = (Book::of_last_changes(), Instant::now());
+    for second in 0..100 {
+        look(&mut book, moment(start, 1000 + second, second as u64), Some(second));
+    }
+    assert_eq!((book.len(), &book.latest("x").unwrap().from), (1, &number(98)));
+    assert_eq!(book.size, 0);
+    look(&mut book, moment(start, 2000, 1000), None);
+    assert!(book.is_empty());
+}
+
+#[test]
 fn that_nothing_changed_is_recorded_now_and_then() {
     let (mut book, start) = (Book::default(), Instant::now());
     let mut seen = 0;
