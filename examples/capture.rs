@@ -33,7 +33,7 @@ const PROC: &[&str] = &[
     "sys/kernel/osrelease",
     "zoneinfo",
 ];
-const SYS: &[&str] = &["devices/system/cpu/online"];
+const SYS: &[&str] = &["devices/system/cpu/online", "devices/system/cpu/possible"];
 
 fn main() -> ExitCode {
     match capture() {

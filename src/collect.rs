@@ -11,57 +11,32 @@ mod passes;
 mod persisted;
 mod ports;
 mod sampler;
+mod settings;
 mod sources;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use regex::Regex;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use crate::kernel::Kernel;
 use crate::ledger::Ledger;
-use crate::model::connections::Paths;
-use crate::model::host::Facts;
 use crate::model::interval::RetransmitRatio;
-use crate::model::parameters::State;
 use crate::model::recommend::{Evidence, recommend};
-use crate::model::{Declared, Exporter, Outcome, Report, Snapshot};
+use crate::model::{Exporter, Outcome, Report, Snapshot};
 use crate::read::{modules, place};
 
 pub use crate::model::namespaces::Others;
-use namespaces::{Share, Watch};
-use sampler::{Plan, Sampler};
+use namespaces::Watch;
+use sampler::Sampler;
+pub use settings::{DeviceFilter, Look, Settings};
 use sources::Context;
 pub use sources::{SOURCES, Source};
-
-/// What one look at parameters gives.
-#[derive(Debug)]
-pub struct Look {
-    /// The host, as far as it can be read.
-    pub facts: Option<Facts>,
-    /// Every parameter of the catalogue that is here.
-    pub states: Vec<State>,
-}
-
-impl Look {
-    /// Looks once, without a thread.
-    ///
-    /// # Errors
-    /// Parameters could not be read, nor anything of them.
-    pub fn take(kernel: &mut Kernel, devices: &DeviceFilter) -> crate::kernel::Result<Self> {
-        let facts = sources::facts(kernel, &mut None).ok();
-        match parameters::read(kernel, devices, facts.as_ref(), |_| true) {
-            (states, Err(error)) if states.is_empty() => Err(error),
-            (states, _) => Ok(Self { facts, states }),
-        }
-    }
-}
 
 /// A set of sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,77 +73,6 @@ impl Selection {
 
 fn index_of(name: &str) -> Option<usize> {
     SOURCES.iter().position(|source| source.name == name)
-}
-
-/// What to read and of which devices; changed by a reload.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Sources that are read at all.
-    pub enabled: Selection,
-    /// Which network devices are exported.
-    pub devices: DeviceFilter,
-    /// Export every counter of netstat and snmp, not just the curated ones.
-    pub netstat_all: bool,
-    /// Interval of the ticker behind ratios.
-    pub sample_interval: Duration,
-    /// Time from pass to pass over connections, where the budget allows.
-    pub sockets_interval: Duration,
-    /// Share of one CPU that walking connections may take, above 0.
-    pub sockets_cpu_budget: f64,
-    /// Hear of connections that are closed between passes.
-    pub close_notifications: bool,
-    /// Paths that connections are sorted by.
-    pub paths: Arc<Paths>,
-    /// Limits and accepted findings.
-    pub declared: Arc<Declared>,
-    /// Other network namespaces that are read; a reload does not change it.
-    pub others: Others,
-}
-
-impl Settings {
-    fn wants(&self, name: &str) -> bool {
-        index_of(name).is_some_and(|index| self.enabled.contains(index))
-    }
-
-    fn sampling(&self, elsewhere: &Arc<Share>, earlier_somaxconn: &Arc<OnceLock<u64>>) -> Plan {
-        let wants = |name| self.wants(name);
-        Plan {
-            listeners: wants("listener"),
-            connections: wants("connection"),
-            close_notifications: self.close_notifications,
-            udp_sockets: wants("udp"),
-            interval: self.sockets_interval,
-            cpu_budget: self.sockets_cpu_budget,
-            elsewhere: Arc::clone(elsewhere),
-            paths: Arc::clone(&self.paths),
-            earlier_somaxconn: Arc::clone(earlier_somaxconn),
-        }
-    }
-}
-
-/// Which network devices are exported.
-#[derive(Debug, Clone)]
-pub enum DeviceFilter {
-    /// All but those whose name matches.
-    Exclude(Regex),
-    /// Only those whose name matches.
-    Include(Regex),
-}
-
-impl DeviceFilter {
-    /// Keeps every device.
-    pub fn everything() -> Self {
-        // Invariant: the empty pattern is one, and matches everything.
-        Self::Include(Regex::new("").expect("the empty pattern is valid"))
-    }
-
-    /// Whether a device of this name is exported.
-    pub fn keeps(&self, name: &str) -> bool {
-        match self {
-            Self::Exclude(pattern) => !pattern.is_match(name),
-            Self::Include(pattern) => pattern.is_match(name),
-        }
-    }
 }
 
 /// Most requests that wait for the thread. More can only come of callers that
@@ -228,7 +132,8 @@ impl Collector {
     }
 
     /// Reads the sources of `wanted` that are enabled. Callers that wait at the
-    /// same time for the same selection share one reading. Never answers when
+    /// same time for the same selection share one reading, which begins later than each
+    /// of them asked. Never answers when
     /// the thread is gone or far behind: callers set a time limit.
     pub async fn snapshot(&self, wanted: Selection) -> Arc<Snapshot> {
         let (reply, answer) = oneshot::channel();
@@ -292,10 +197,11 @@ impl Reader {
                 // Whoever gave up waiting behind a slow source wants no reading.
                 Ok(Request::Read { reply, .. }) if reply.is_closed() => {}
                 Ok(Request::Read { wanted, reply }) => {
+                    // Whoever asks later is not answered with what was there before.
+                    waiting.extend(inbox.try_iter());
                     let snapshot = Arc::new(self.collect(wanted));
                     // A caller that gave up meanwhile is no error.
                     let _ = reply.send(Arc::clone(&snapshot));
-                    waiting.extend(inbox.try_iter());
                     share(&mut waiting, wanted, &snapshot);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -351,6 +257,7 @@ impl Reader {
         let sampling = self.context.sampler.work();
         snapshot.exporter = Exporter {
             interrupted_dumps: self.context.kernel.interrupted_dumps()
+                + self.context.elsewhere.interrupted_dumps()
                 + sampling.map_or(0, |sampling| sampling.interrupted_dumps),
             retransmit_ratio: self.retransmit_ratio.get(),
             sampling,
@@ -394,7 +301,7 @@ impl Reader {
     }
 }
 
-/// Answers the requests for `wanted` that came while it was being read.
+/// Answers the requests for `wanted` that waited when it was read.
 fn share(waiting: &mut VecDeque<Request>, wanted: Selection, snapshot: &Arc<Snapshot>) {
     for _ in 0..waiting.len() {
         match waiting.pop_front() {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 use crate::model::LedgerFigures;
-use crate::model::changes::{Book, Change, Moment, Record};
+use crate::model::changes::{Book, Change, Found, Moment, Record};
 use crate::model::parameters::State;
 use crate::read::place::Place;
 use crate::read::sysctl::Value;
@@ -140,7 +140,8 @@ impl Ledger {
             return;
         }
         let found = states.iter().filter(|state| state.changeable);
-        let found = found.map(|state| (state.name.as_str(), &state.value));
+        let found =
+            found.map(|state| Found { parameter: &state.name, value: &state.value, device: state.device });
         let records = desk.book.observe(now, place, found, complete);
         desk.changes += records.iter().filter(|record| matches!(record, Record::Change(_))).count() as u64;
         desk.give(&records);
@@ -153,11 +154,11 @@ impl Ledger {
         }
     }
 
-    /// Puts beside each parameter what is known of its last change.
+    /// Puts beside each parameter the change that led to its value.
     pub fn annotate(&self, states: &mut [State]) {
         let desk = self.0.lock();
         for state in states {
-            state.last_change = desk.book.latest(&state.name).cloned();
+            state.last_change = desk.book.last_change(&state.name, &state.value).cloned();
         }
     }
 

@@ -193,6 +193,7 @@ fn golden_scrapes_hold_every_family() {
         "nettune_netdev_declared_speed_bytes",
         "nettune_netns_info",
         "nettune_netns_age_seconds",
+        "nettune_netns_connections_age_seconds",
         "nettune_netns_found",
         "nettune_netns_not_entered",
         "nettune_netns_new_names",

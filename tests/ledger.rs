@@ -117,6 +117,20 @@ fn a_change_is_noticed_without_a_scrape_and_kept_through_a_restart() {
 }
 
 #[test]
+fn a_scrape_shows_what_was_set_before_it() {
+    let Some(namespace) = Namespace::new() else { return };
+    let exporter = namespace.exporter(&["--sample.interval=10m"]);
+    let running = format!("nettune_sysctl_value{{parameter=\"{PARAMETER}\",field=\"\"}}");
+    namespace.inside(|| {
+        for value in 1000..1500 {
+            fs::write("/proc/sys/net/ipv4/tcp_fin_timeout", value.to_string()).unwrap();
+            assert_eq!(scrape(&exporter)[&running], f64::from(value));
+        }
+    });
+    assert_eq!(scrape(&exporter)["nettune_ledger_changes_total"], 500.0);
+}
+
+#[test]
 fn what_a_namespace_sees_comes_and_goes_without_being_a_change() {
     let Some(namespace) = Namespace::new() else { return };
     let exporter = namespace.exporter(&["--sample.interval=1s"]);
@@ -132,6 +146,17 @@ fn what_a_namespace_sees_comes_and_goes_without_being_a_change() {
     let found = scrape(&exporter);
     assert_eq!((found["nettune_ledger_changes_total"], found["nettune_ledger_persistent"]), (0.0, 0.0));
     assert!(exporter.get("/changes", &[]).text().starts_with("no changes"));
+
+    // One that takes the place of another between two looks.
+    stop(exporter);
+    let exporter = namespace.exporter(&["--sample.interval=10m"]);
+    namespace.run("sysctl -qw net.ipv4.conf.some0.rp_filter=2");
+    assert_eq!(scrape(&exporter)["nettune_ledger_changes_total"], 1.0);
+    namespace.run("ip link del some0 && ip link add some0 type veth peer name some1");
+    let found = scrape(&exporter);
+    assert_eq!(found["nettune_ledger_changes_total"], 1.0);
+    // The one that was changed is no more.
+    assert!(found.keys().all(|series| !series.starts_with("nettune_sysctl_previous")), "{found:#?}");
 }
 
 /// 10,000 changes while exporters are killed in the midst of writing them.

@@ -22,6 +22,7 @@ mod limits;
 mod listeners;
 mod live;
 mod netns;
+mod netns_faults;
 mod pages;
 mod path;
 mod persisted;

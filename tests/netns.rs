@@ -13,19 +13,19 @@ use crate::series::assert_bounded;
 use crate::support::{Exporter, Scratch, eventually, nettune, skip};
 
 /// Quick rounds, whatever they cost.
-const QUICK: [&str; 2] = ["--sockets.interval=1s", "--sockets.cpu-budget=100%"];
+pub(crate) const QUICK: [&str; 2] = ["--sockets.interval=1s", "--sockets.cpu-budget=100%"];
 
-fn exporter(netns: &str) -> Exporter {
+pub(crate) fn exporter(netns: &str) -> Exporter {
     Exporter::start(&[&[format!("--netns={netns}").as_str()], &QUICK[..]].concat())
 }
 
 /// Scrapes until `good`.
-fn until(exporter: &Exporter, what: &str, good: impl Fn(&Samples) -> bool) -> Samples {
+pub(crate) fn until(exporter: &Exporter, what: &str, good: impl Fn(&Samples) -> bool) -> Samples {
     eventually(what, || Some(samples(exporter.get("/metrics", &[]).text())).filter(&good))
 }
 
 /// The value of a metric without other labels, in a namespace.
-fn of(found: &Samples, metric: &str, namespace: &Namespace) -> Option<f64> {
+pub(crate) fn of(found: &Samples, metric: &str, namespace: &Namespace) -> Option<f64> {
     found.get(&format!("{metric}{{netns=\"{}\"}}", namespace.name())).copied()
 }
 
@@ -40,7 +40,7 @@ fn label<'s>(series: &'s str, name: &str) -> &'s str {
     rest.split_once("\",").or(rest.split_once("\"}")).unwrap().0
 }
 
-fn at(port: u16) -> SocketAddr {
+pub(crate) fn at(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
@@ -199,8 +199,12 @@ fn what_is_printed_leads_into_each_namespace() {
 #[test]
 fn nothing_of_a_namespace_that_went_away_is_kept() {
     let Some(hub) = Namespace::new() else { return };
-    // Each is visited twice and then left alone, so that it is the scan that lets it go.
-    let exporter = Exporter::start(&["--netns=all", "--sockets.interval=10m", QUICK[1]]);
+    // By name, for other tests have namespaces too. Each is visited twice and then left
+    // alone, so that it is the scan that lets it go.
+    let names = (0..10).map(|number| format!("{}-{number}", hub.name()));
+    let names = names.chain((1..=100).map(|number| format!("{}-c{number}", hub.name())));
+    let names = names.chain([hub.name().to_owned()]).collect::<Vec<_>>().join(",");
+    let exporter = Exporter::start(&["--netns", &names, "--sockets.interval=10m", QUICK[1]]);
     let figures = |found: &Samples| ["process_open_fds", "process_threads"].map(|name| found[name]);
     let mine = |found: &Samples| {
         let prefix = format!("nettune_netns_age_seconds{{netns=\"{}-", hub.name());
@@ -247,7 +251,30 @@ fn nothing_of_a_namespace_that_went_away_is_kept() {
     assert_eq!(mine(&end), 0);
     let log = exporter.log();
     let complaints = log.lines().filter(|line| line.contains("netns") || line.contains("namespace"));
+    let complaints = complaints.filter(|line| !line.contains("there is no such"));
     assert_eq!(complaints.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn a_name_that_nobody_has_is_told_once_and_read_when_somebody_has_it() {
+    let Some(there) = Namespace::new() else { return };
+    let name = format!("{}-later", there.name());
+    let exporter = exporter(&format!("{name},{},{name}", there.name()));
+    let missing = |found: &Samples| found["nettune_netns_not_entered{reason=\"not_found\"}"];
+    let age = |name: &str| format!("nettune_netns_age_seconds{{netns=\"{name}\"}}");
+    let found = until(&exporter, "the other one", |found| found.contains_key(&age(there.name())));
+    assert_eq!((missing(&found), found.contains_key(&age(&name))), (1.0, false));
+    let told =
+        |log: String| log.lines().filter(|line| line.contains("WARN")).map(str::to_owned).collect::<Vec<_>>();
+    for _ in 0..2 {
+        let later = Namespace::create(name.clone()).unwrap();
+        let found = until(&exporter, "it is not read", |found| found.contains_key(&age(&name)));
+        assert_eq!(missing(&found), 0.0);
+        drop(later);
+        until(&exporter, "it is missed again", |found| missing(found) == 1.0);
+    }
+    let told = told(exporter.log());
+    assert!(told.len() == 1 && told[0].contains(&format!("--netns={name}:")), "{told:?}");
 }
 
 #[test]

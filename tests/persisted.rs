@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nettune::catalogue::Accepts;
 use nettune::kernel::{Kernel, Roots};
 use nettune::model::host::Facts;
 use nettune::model::persisted::{Key, Stored, Taking, evaluate, keys, persisting};
-use nettune::read::host;
 use nettune::read::persisted::{Configuration, Loader, read};
+use nettune::read::{cpu, host};
 
 use crate::fixture;
 use crate::support::{Scratch, skip};
@@ -31,10 +32,10 @@ mount -o remount,ro,bind /proc/sys
 mount --bind /proc/sys/net /proc/sys/net
 mount -o remount,rw,bind /proc/sys/net
 ip link set lo up
-ip link add d0 type veth peer name d1
+ip link add d0 type veth peer name d.1
 echo ready
 paths=$(cat)
-show() { for path in $paths; do printf '%s\t%s\n' "$path" "$(cat "/proc/sys/$path")"; done; }
+show() { (cd /proc/sys && grep -H '' $paths | sed 's/:/\t/'); }
 show
 echo applied
 sh -c "$command" >/dev/null 2>&1 || true
@@ -96,7 +97,7 @@ fn namespaced() -> Option<Vec<Key>> {
             "--net",
             "sh",
             "-c",
-            "ip link add d0 type veth peer name d1; find /proc/sys/net -type f -perm -200",
+            "ip link add d0 type veth peer name d.1; find /proc/sys/net -type f -perm -200",
         ])
         .output()
         .ok()
@@ -107,7 +108,7 @@ fn namespaced() -> Option<Vec<Key>> {
     };
     let text = String::from_utf8(output.stdout).unwrap();
     let paths: BTreeSet<_> = text.lines().filter_map(|line| line.strip_prefix("/proc/sys/")).collect();
-    let all = keys(&["d0".to_owned(), "lo".to_owned()], |path| paths.contains(path));
+    let all = keys(&["d.1", "d0", "lo"].map(str::to_owned), |path| paths.contains(path));
     Some(all.into_iter().filter(|key| paths.contains(key.path.as_str())).collect())
 }
 
@@ -131,7 +132,8 @@ fn configuration(tree: &Path, loader: Loader) -> (Configuration, Taking) {
     let mut kernel = Kernel::live(Roots { host: tree.to_owned(), ..Roots::default() });
     let facts = Facts::new(host::read(&mut kernel).unwrap(), 0, kernel.constants().clone());
     let (configuration, _) = read(&mut kernel);
-    (Configuration { loader: Some(loader), ..configuration }, Taking::of(Some(&facts)))
+    let taking = Taking::of(Some(&facts), cpu::read_possible(&mut kernel));
+    (Configuration { loader: Some(loader), ..configuration }, taking)
 }
 
 /// Compares key by key, with `first` run before the program; the number of keys that the tree changes.
@@ -181,11 +183,48 @@ fn compare_all(trees: &[(PathBuf, &str)]) {
 
 #[test]
 fn the_programs_leave_what_is_predicted() {
-    let trees: Vec<_> = ["order", "linked", "quirks", "refused", "broken"]
+    let trees: Vec<_> = ["order", "linked", "quirks", "refused", "broken", "edges"]
         .into_iter()
         .map(|name| (fixture::root().join("sysctl.d").join(name), ""))
         .collect();
     compare_all(&trees);
+}
+
+/// The limits that the catalogue states are those that the kernel has: one number beyond
+/// each is refused, and the number itself is not.
+#[test]
+fn numbers_are_taken_up_to_their_limits() {
+    let Some(keys) = namespaced() else { return };
+    let loader = Loader::Systemd;
+    if !runs(loader) {
+        return;
+    }
+    let bounds: [fn(i64, i64) -> i64; 4] = [
+        |least, _| least.saturating_sub(1),
+        |least, _| least,
+        |_, most| most,
+        |_, most| most.saturating_add(1),
+    ];
+    let hz = Kernel::live(Roots::default()).constants().hz as i64;
+    let mut changed = 0;
+    for bound in bounds {
+        let scratch = Scratch::new();
+        let line = |key: &Key| {
+            let (least, most) = match key.parameter.accepts? {
+                Accepts::Between([least, most]) => (least, most),
+                Accepts::Rule(_) => (-i64::from(i32::MAX) / hz, i64::from(i32::MAX) / hz),
+            };
+            // What one of them may be depends on the other.
+            let alone = !key.name.starts_with("net.ipv4.ip_");
+            alone.then(|| format!("{} = {}\n", key.name, bound(least, most)))
+        };
+        let lines: String = keys.iter().filter_map(line).collect();
+        assert!(lines.lines().count() > 40, "{lines}");
+        scratch.file("limits/etc/sysctl.d/a.conf", &lines);
+        let Some(keys) = compare(&scratch.path("limits"), "", &keys, loader) else { return };
+        changed += keys;
+    }
+    assert!(changed > 40, "only {changed} keys were set");
 }
 
 /// What is advised to keep a value makes both programs set it, and is undone without

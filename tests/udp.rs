@@ -10,7 +10,7 @@ use crate::namespace::Namespace;
 use crate::support::{Exporter, eventually};
 
 /// A socket of 127.0.0.1; SO_RCVBUF where a size is given.
-fn open(port: u16, size: Option<usize>) -> UdpSocket {
+pub(crate) fn open(port: u16, size: Option<usize>) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     if let Some(size) = size {
         sockopt::set_socket_recv_buffer_size(&socket, size).unwrap();
@@ -19,23 +19,23 @@ fn open(port: u16, size: Option<usize>) -> UdpSocket {
 }
 
 /// Sends to a port of 127.0.0.1; over loopback each has arrived when this returns.
-fn send(from: &UdpSocket, port: u16, datagrams: usize) {
+pub(crate) fn send(from: &UdpSocket, port: u16, datagrams: usize) {
     for _ in 0..datagrams {
         assert_eq!(from.send_to(&[7; 1000], (Ipv4Addr::LOCALHOST, port)).unwrap(), 1000);
     }
 }
 
-fn of(metric: &str, port: u16) -> String {
+pub(crate) fn of(metric: &str, port: u16) -> String {
     format!("nettune_udp_{metric}{{address=\"127.0.0.1\",port=\"{port}\"}}")
 }
 
-fn cause(port: u16, cause: &str) -> String {
+pub(crate) fn cause(port: u16, cause: &str) -> String {
     format!("nettune_udp_socket_buffer_set_by{{address=\"127.0.0.1\",port=\"{port}\",cause=\"{cause}\"}}")
 }
 
 /// Sockets, drops, buffer and fill of every UDP socket with a port of its own, as
 /// `ss` prints them.
-fn printed_by_ss(namespace: &Namespace) -> Samples {
+pub(crate) fn printed_by_ss(namespace: &Namespace) -> Samples {
     let mut expected = Samples::new();
     for line in namespace.run("ss -uamnHO").lines() {
         let address = line.split_whitespace().nth(3).unwrap();

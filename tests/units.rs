@@ -10,6 +10,8 @@ use std::process::Command;
 use crate::exposition::Samples;
 use crate::listeners::{connect, listen, until};
 use crate::namespace::Namespace;
+use crate::netns;
+use crate::netns_faults::within;
 use crate::support::{Exporter, eventually, nettune, skip};
 
 /// A folder of the cgroup v2 hierarchy, removed at the end of the test.
@@ -110,6 +112,14 @@ fn a_cgroup_names_the_listener_and_the_memory_of_its_connections() {
         found.get(&memory(&unit)) == Some(&ours) && all == ours + theirs
     });
     assert!(found[&memory(&unit)] > 100_000.0, "{}", found[&memory(&unit)]);
+
+    // From outside as from inside.
+    let outside = netns::exporter(namespace.name());
+    netns::until(&outside, "the unit", |found| {
+        let ours = printed_by_ss(&namespace, "sport = :9001");
+        found.get(&within(&memory(&unit), &namespace)) == Some(&ours)
+            && found.get(&within(&info(9001, &unit), &namespace)) == Some(&1.0)
+    });
     drop((client, server));
 }
 

@@ -48,12 +48,14 @@ impl Server {
 
     /// Resident memory, kB: now, and at its peak.
     pub(crate) fn memory(&self) -> (u64, u64) {
+        (self.status("VmRSS:"), self.status("VmHWM:"))
+    }
+
+    /// A figure of `/proc/PID/status`.
+    pub(crate) fn status(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let value = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse().unwrap()
-        };
-        (value("VmRSS:"), value("VmHWM:"))
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 }
 

@@ -52,6 +52,11 @@ impl Exporter {
     pub(crate) fn resident(&self) -> f64 {
         self.server.memory().0 as f64 / 1024.0
     }
+
+    /// Resident memory of its own, without code and files, kB.
+    pub(crate) fn anonymous(&self) -> f64 {
+        self.server.status("RssAnon:") as f64
+    }
 }
 
 pub(crate) struct Page(String);
@@ -59,11 +64,16 @@ pub(crate) struct Page(String);
 impl Page {
     /// Sum over all series of a name.
     pub(crate) fn figure(&self, name: &str) -> f64 {
-        let values = self.0.lines().filter_map(|line| {
+        self.values(name).map(|(_, value)| value).sum()
+    }
+
+    /// Series of a name, by what stands between it and the value.
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
+        self.0.lines().filter_map(move |line| {
             let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']))?;
-            rest.rsplit(' ').next()?.parse::<f64>().ok()
-        });
-        values.sum()
+            let (labels, value) = rest.rsplit_once(' ')?;
+            Some((labels, value.parse().ok()?))
+        })
     }
 
     /// CPU time of everything that samples sockets, seconds.

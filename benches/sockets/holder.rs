@@ -24,13 +24,20 @@ pub(crate) struct Holder {
 impl Holder {
     /// Holds so many connections; over `busy` of them it sends.
     pub(crate) fn start(number: usize, connections: usize, busy: usize) -> Self {
+        Self::run(Command::new(std::env::current_exe().unwrap()), number, connections, busy)
+    }
+
+    /// Holds them in a network namespace of its own, which ends with it.
+    pub(crate) fn start_apart(number: usize, connections: usize) -> Self {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""]);
+        command.arg(std::env::current_exe().unwrap());
+        Self::run(command, number, connections, 0)
+    }
+
+    fn run(mut command: Command, number: usize, connections: usize, busy: usize) -> Self {
         let words = ["hold".to_owned(), number.to_string(), connections.to_string(), busy.to_string()];
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

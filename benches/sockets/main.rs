@@ -6,6 +6,8 @@
 //! - `budget 10 50000 500000`: ten minutes at each size under the default budget
 //! - `churn`: 10,000 closes a second, told of and not
 //! - `memory`: 50 rounds of connections that come and go
+//! - `namespaces 10 50 200000`: ten minutes beside 50 other network namespaces, without
+//!   sockets and with so many among them; as root
 
 mod budget;
 mod churn;
@@ -15,6 +17,7 @@ mod dump;
 mod exporter;
 mod holder;
 mod memory;
+mod namespaces;
 mod sizes;
 
 const DEFAULT_SIZES: [usize; 3] = [1_000, 10_000, 100_000];
@@ -29,9 +32,14 @@ fn main() {
         (Some("budget"), [minutes, sizes @ ..]) => budget::table(*minutes as u64, sizes),
         (Some("churn"), _) => churn::table(),
         (Some("memory"), _) => memory::table(),
+        (Some("namespaces"), [minutes, count, sockets]) => {
+            namespaces::table(*minutes as u64, *count, *sockets);
+        }
         // What the bench starts itself.
         (Some("hold"), [number, connections, busy]) => holder::hold(*number, *connections, *busy),
         (Some("close"), _) => churn::close(),
-        _ => panic!("sizes NUMBER…, budget MINUTES NUMBER…, churn or memory"),
+        _ => panic!(
+            "sizes NUMBER…, budget MINUTES NUMBER…, churn, memory or namespaces MINUTES NUMBER SOCKETS"
+        ),
     }
 }

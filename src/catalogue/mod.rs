@@ -49,9 +49,11 @@ pub struct Parameter {
     pub unit: String,
     /// Who has a value of its own.
     pub scope: Scope,
-    /// The least and the greatest integer that Linux 6.18 lets be written, where those
-    /// of 32 bits are not the limits.
-    pub accepts: Option<[i64; 2]>,
+    /// Which integers Linux 6.18 lets be written, where those of 32 bits are not the
+    /// limits.
+    pub accepts: Option<Accepts>,
+    /// First mainline release that takes others.
+    pub accepts_until: Option<Version>,
     /// First mainline release that has it.
     pub since: Option<Version>,
     /// First mainline release without it.
@@ -85,6 +87,26 @@ pub struct Parameter {
     pub persist: Persist,
     /// Kernel files, documents and commits it was read in.
     pub sources: Vec<String>,
+}
+
+/// Integers that may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Accepts {
+    /// The least and the greatest.
+    Between([i64; 2]),
+    /// By the tick rate.
+    Rule(AcceptsRule),
+}
+
+/// Integers that may be written, where the tick rate decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AcceptsRule {
+    /// Seconds, as many as fit into 32 bits as timer ticks.
+    Ticks,
+    /// Microseconds, two timer ticks or more.
+    TwoTicks,
 }
 
 /// What a value is made of.
@@ -265,6 +287,23 @@ impl Parameter {
     /// Path below `/proc/sys`, with `*` for an interface; `None` for objects.
     pub fn path(&self) -> Option<String> {
         (self.kind != Kind::Object).then(|| self.name.replace('.', "/"))
+    }
+
+    /// The least and the greatest integer that may be written where the timer ticks `hz`
+    /// times a second.
+    pub fn accepted(&self, hz: i64) -> [i64; 2] {
+        const MOST: i64 = i32::MAX as i64;
+        match self.accepts {
+            Some(Accepts::Between(bounds)) => bounds,
+            // As ticks they have to fit (kernel/time/jiffies.c:proc_dointvec_jiffies).
+            Some(Accepts::Rule(AcceptsRule::Ticks)) => {
+                let seconds = MOST / hz.max(1);
+                [-seconds, seconds]
+            }
+            // net/core/sysctl_net_core.c:netdev_budget_usecs_min
+            Some(Accepts::Rule(AcceptsRule::TwoTicks)) => [2_000_000_i64.checked_div(hz).unwrap_or(0), MOST],
+            None => [i32::MIN.into(), MOST],
+        }
     }
 
     /// The last part of the name, or all of it where several end alike.

@@ -1,9 +1,12 @@
 //! The thread that reads other network namespaces, one after another. It is the only
 //! one that ever leaves its own: scrapes take what it last found.
 
+mod host;
+mod pace;
+mod reader;
 mod room;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -12,15 +15,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use super::Settings;
 use super::sampler::{Slot, cpu_time};
 use crate::kernel::namespaces::Home;
 use crate::kernel::{Error, Kernel, Result, Root};
-use crate::model::namespaces::{Chosen, Namespace, Namespaces, NotEntered, Others, Roster};
+use crate::model::namespaces::{Chosen, Namespaces, NotEntered, Others, Roster};
 use crate::read::namespaces;
-use room::{Host, Room};
+use pace::{Pace, Wanted};
+use reader::{Common, Turn};
+use room::{Failure, Room};
 
 /// Namespaces are looked for this often: one that went away is kept in being by our
 /// sockets for as long. Where the budget does not allow for it, more rarely.
@@ -33,17 +38,27 @@ const PART: f64 = 0.5;
 /// Of it, the share of looking for them.
 const SCANS: f64 = 0.25;
 
-/// What other namespaces take of one CPU, for whoever has the rest.
+/// What other threads know of the work of this one.
 #[derive(Debug, Default)]
-pub(super) struct Share(AtomicU64);
+pub(super) struct Share {
+    /// The share of one CPU that it takes, for whoever has the rest: bits of a double.
+    cpu: AtomicU64,
+    interrupted_dumps: AtomicU64,
+}
 
 impl Share {
+    /// What it takes of one CPU.
     pub(super) fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
+        f64::from_bits(self.cpu.load(Ordering::Relaxed))
     }
 
     fn set(&self, share: f64) {
-        self.0.store(share.to_bits(), Ordering::Relaxed);
+        self.cpu.store(share.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Dumps that stayed interrupted after retries.
+    pub(super) fn interrupted_dumps(&self) -> u64 {
+        self.interrupted_dumps.load(Ordering::Relaxed)
     }
 }
 
@@ -95,17 +110,19 @@ struct Watcher {
     home: Home,
     /// The system lets this thread enter namespaces and return.
     permitted: bool,
-    settings: Settings,
+    common: Common,
     slot: Arc<Slot<Namespaces>>,
     share: Arc<Share>,
     roster: Roster,
+    /// Names that were asked for and not found once.
+    missed: BTreeSet<String>,
     /// Those that are read, by inode number.
     rooms: BTreeMap<u64, Room>,
-    host: Host,
     scan: Scan,
     next_scan: Instant,
-    /// Until then the budget is used up.
-    next_visit: Instant,
+    pace: Pace,
+    /// CPU time of the thread up to where the last visit or scan ended.
+    accounted: Duration,
 }
 
 /// What the last scan found.
@@ -114,6 +131,8 @@ struct Scan {
     interval: Duration,
     /// CPU time of the thread then.
     cpu: Duration,
+    /// What scans take of one CPU.
+    share: f64,
     found: u64,
     not_entered: NotEntered,
     failed: Option<Arc<Error>>,
@@ -136,22 +155,24 @@ impl Watcher {
             kernel,
             home,
             permitted: permitted.is_ok(),
-            settings,
+            common: Common::new(settings),
             slot,
             share,
             roster: Roster::default(),
+            missed: BTreeSet::new(),
             rooms: BTreeMap::new(),
-            host: Host::default(),
             scan: Scan {
                 at: now,
                 interval: SCAN,
                 cpu: Duration::ZERO,
+                share: 0.0,
                 found: 0,
                 not_entered: NotEntered::default(),
                 failed: None,
             },
             next_scan: now,
-            next_visit: now,
+            pace: Pace::from(now),
+            accounted: Duration::ZERO,
         }
     }
 
@@ -161,17 +182,17 @@ impl Watcher {
             if now >= self.next_scan {
                 self.scan(now);
             }
-            if let Some((inode, at)) = self.next()
-                && at <= now
+            if let Some(next) = self.next()
+                && next.at <= now
             {
-                self.visit(inode, now);
+                self.visit(next.inode, Turn { started: now, pass: next.pass });
             }
             self.publish();
             if self.home.is_stranded() {
                 error!("cannot return from another network namespace; no other ones are read any more");
                 return;
             }
-            let next = self.next().map_or(self.next_scan, |(_, at)| at.min(self.next_scan));
+            let next = self.next().map_or(self.next_scan, |next| next.at.min(self.next_scan));
             match inbox.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(settings) => self.change(settings),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -181,16 +202,16 @@ impl Watcher {
     }
 
     fn change(&mut self, settings: Settings) {
-        if settings.paths != self.settings.paths {
+        if settings.paths != self.common.settings.paths {
             // Sums by path begin anew.
             self.rooms.values_mut().for_each(Room::forget_connections);
         }
-        self.settings = settings;
+        self.common.settings = settings;
     }
 
     /// Share of one CPU that all of this may take.
     fn budget(&self) -> f64 {
-        PART * self.settings.sockets_cpu_budget
+        PART * self.common.settings.sockets_cpu_budget
     }
 
     /// Looks for namespaces, and lets go of those that are no more.
@@ -208,22 +229,32 @@ impl Watcher {
         let mut found = found;
         found.remove(&self.home.inode());
         let none = Others::None;
-        let others = if self.settings.wants("netns") { &self.settings.others } else { &none };
+        let Settings { others, .. } = &self.common.settings;
+        let others = if self.common.settings.wants("netns") { others } else { &none };
         let kernel = &mut self.kernel;
         let cgroups = |process| namespaces::read_cgroups(kernel, process);
         let (chosen, mut not_entered) = self.roster.choose(now, &found, others, cgroups);
+        if failed.is_none() {
+            for name in self.roster.missing(others) {
+                not_entered.not_found += 1;
+                if self.missed.insert(name.to_owned()) {
+                    warn!("--netns={name}: there is no such network namespace; it is read once there is");
+                }
+            }
+        }
         if self.permitted {
-            self.enlist(chosen);
+            self.enlist(chosen, now);
         } else {
             not_entered.privilege += chosen.len() as u64;
         }
-        let cost = cpu_time().saturating_sub(before);
+        let cost = self.cost();
         let interval = SCAN.max(cost.div_f64(self.budget() * SCANS));
         self.next_scan = now + interval;
-        self.scan = Scan { at: now, interval, cpu: before, found: found.len() as u64, not_entered, failed };
+        let (found, share) = (found.len() as u64, cost.as_secs_f64() / interval.as_secs_f64());
+        self.scan = Scan { at: now, interval, cpu: before, share, found, not_entered, failed };
     }
 
-    fn enlist(&mut self, chosen: Vec<Chosen>) {
+    fn enlist(&mut self, chosen: Vec<Chosen>, now: Instant) {
         let mut before = std::mem::take(&mut self.rooms);
         self.rooms = chosen
             .into_iter()
@@ -233,7 +264,7 @@ impl Watcher {
                     Some(room) => room.moved(chosen),
                     None => {
                         debug!(netns = chosen.place.name, inode, "found");
-                        Room::new(chosen)
+                        Room::new(chosen, now)
                     }
                 };
                 (inode, room)
@@ -242,55 +273,76 @@ impl Watcher {
         // The others' sockets are closed here, which lets those namespaces go.
     }
 
-    /// The namespace that has its turn next, and when. One that was never read goes
-    /// first and beyond the budget: its first visit does not look at sockets, and names
-    /// are rationed.
-    fn next(&self) -> Option<(u64, Instant)> {
-        let due = |room: &Room| room.due(self.settings.sockets_interval);
-        let (inode, room) = self.rooms.iter().min_by_key(|(_, room)| due(room))?;
-        Some((*inode, due(room).map_or(self.scan.at, |due| due.max(self.next_visit))))
+    /// The next visit. A namespace that was never visited goes first and beyond the
+    /// budget: its first visit does not look at sockets, and names are rationed. A pass
+    /// goes before a look, which is in it.
+    fn next(&self) -> Option<Next> {
+        let Settings { sockets_interval, .. } = self.common.settings;
+        let due = |room: &Room| room.due(sockets_interval);
+        let look = self.rooms.iter().min_by_key(|(_, room)| due(room)).map(|(inode, room)| Next {
+            at: due(room).map_or(self.scan.at, |due| due.max(self.pace.look)),
+            pass: false,
+            inode: *inode,
+        });
+        let wants_passes = self.common.settings.wants("connection");
+        let passes = self.rooms.iter().filter(|_| wants_passes);
+        let passes = passes.filter_map(|(inode, room)| Some((room.pass_due(sockets_interval)?, *inode)));
+        let pass = passes.min().map(|([due, latest], inode)| Next {
+            at: due.max(self.pace.pass).min(latest),
+            pass: true,
+            inode,
+        });
+        pass.into_iter().chain(look).min_by_key(|next| next.at)
     }
 
-    fn visit(&mut self, inode: u64, started: Instant) {
-        let before = cpu_time();
-        self.host.refresh(&mut self.kernel, &self.settings, started);
-        let share = self.budget() * (1.0 - SCANS);
+    fn visit(&mut self, inode: u64, turn: Turn) {
+        self.common.host.refresh(&mut self.kernel, &self.common.settings, turn.started);
+        let wanted = self.wanted();
+        let left = self.budget() - self.scan.share;
         let Some(room) = self.rooms.get_mut(&inode) else { return };
-        let doors = doors(&self.kernel, room.chosen());
-        let mut outcome = Ok(());
-        for door in doors {
-            let (kernel, home) = (&mut self.kernel, &self.home);
-            let visit = || room.visit(kernel, home, &door, (&self.settings, &self.host, share), started);
+        let mut failure = None;
+        for door in doors(&self.kernel, room.chosen()) {
+            let (kernel, home, common) = (&mut self.kernel, &self.home, &mut self.common);
+            let visit = AssertUnwindSafe(|| room.visit(kernel, home, &door, common, turn));
             // A panic is that of one namespace; whoever left it is home again.
-            outcome = catch_unwind(AssertUnwindSafe(visit)).unwrap_or_else(|_| {
-                error!(inode, "the exporter has a bug here: reading a network namespace panicked");
-                Ok(())
-            });
-            if outcome.is_ok() || self.home.is_stranded() {
+            failure = match catch_unwind(visit) {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some((Failure::from(&error), error.to_string())),
+                Err(_) => Some((Failure::Other, "the exporter has a bug here: its reader panicked".into())),
+            };
+            if failure.is_none() || self.home.is_stranded() {
                 break;
             }
         }
-        let name = &room.chosen().place.name;
-        if let Err(error) = &outcome {
-            debug!(netns = name, "not read: {error}");
-            if error.is_permission() && !room.has_failed() {
-                info!(netns = name, "cannot be entered: {error}");
-            }
+        let cost = self.cost();
+        if let Some(room) = self.rooms.get_mut(&inode) {
+            room.note(failure, turn, cost);
         }
-        room.note(outcome, started);
-        let cost = cpu_time().saturating_sub(before);
-        self.next_visit = started + cost.div_f64(share);
+        self.pace.spend(turn, cost, left, wanted);
+    }
+
+    /// CPU time since it was last asked for.
+    fn cost(&mut self) -> Duration {
+        let before = std::mem::replace(&mut self.accounted, cpu_time());
+        self.accounted.saturating_sub(before)
+    }
+
+    /// What visits would cost if they came when they are due.
+    fn wanted(&self) -> Wanted {
+        let costs = self.rooms.values().map(Room::costs);
+        let [looks, passes] =
+            costs.fold([Duration::ZERO; 2], |[looks, passes], [look, pass]| [looks + look, passes + pass]);
+        let of_one_cpu =
+            |cost: Duration| cost.as_secs_f64() / self.common.settings.sockets_interval.as_secs_f64();
+        Wanted { looks: of_one_cpu(looks), passes: of_one_cpu(passes) }
     }
 
     fn publish(&self) {
+        self.share.interrupted_dumps.store(self.kernel.interrupted_dumps(), Ordering::Relaxed);
         let mut not_entered = self.scan.not_entered;
         self.rooms.values().for_each(|room| room.count(&mut not_entered));
-        let read = self.rooms.values().filter_map(|room| {
-            let (at, snapshot) = room.seen()?;
-            Some(Namespace { place: Arc::clone(&room.chosen().place), at, snapshot: Arc::clone(snapshot) })
-        });
         let namespaces = Namespaces {
-            read: read.collect(),
+            read: self.rooms.values().filter_map(Room::seen).collect(),
             found: self.scan.found,
             not_entered,
             new_names: self.roster.new_names() as u64,
@@ -299,6 +351,14 @@ impl Watcher {
         let outcome = self.scan.failed.clone().map_or(Ok(()), |error| Err(Error::Shared(error)));
         self.slot.put(self.scan.interval, namespaces, outcome);
     }
+}
+
+/// Which namespace has its turn next, and when.
+struct Next {
+    at: Instant,
+    inode: u64,
+    /// With a pass over its connections.
+    pass: bool,
 }
 
 /// Files that stand for a namespace.

@@ -1,7 +1,6 @@
 //! Names for those that sockets belong to: the unit by the cgroup a socket was made
 //! in, and where that tells nothing the process that holds it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +19,9 @@ const UNITS_OF_A_GROUP: usize = 3;
 pub(super) struct Owners {
     /// By cgroup.
     units: Names,
-    /// By the socket's cookie.
+    /// By inode number of the socket. Cookies were counted in each namespace by itself
+    /// once (net/core/sock_diag.c:sock_gen_cookie, 5.2), these are not
+    /// (net/socket.c:sock_alloc).
     processes: Names,
     /// What the last walks met.
     failed: Option<Arc<Error>>,
@@ -50,15 +51,15 @@ impl Owners {
         self.learn_units(kernel, now, sockets.iter().flatten().filter_map(|socket| socket.cgroup));
 
         let in_trouble = |group: &Group| !group.full.is_zero() || group.drops.is_some_and(|drops| drops > 0);
-        let unknown = |socket: &&&Listener| self.unit(socket).is_none();
+        let unknown = |socket: &&&Listener| self.unit(socket).is_none() && socket.inode != 0;
         let searched = groups.iter().zip(&sockets).filter(|(group, _)| in_trouble(group));
         let searched = searched.flat_map(|(_, sockets)| sockets.iter().filter(unknown));
-        let searched: BTreeMap<u64, u32> = searched.map(|socket| (socket.cookie, socket.inode)).collect();
-        self.learn_processes(kernel, now, &searched);
+        let searched: Vec<u64> = searched.map(|socket| socket.inode.into()).collect();
+        self.learn_processes(kernel, now, searched);
 
         for (group, sockets) in groups.iter_mut().zip(&sockets) {
-            let names =
-                sockets.iter().filter_map(|socket| self.unit(socket).or(self.processes.get(socket.cookie)));
+            let process = |socket: &Listener| self.processes.get(socket.inode.into());
+            let names = sockets.iter().filter_map(|socket| self.unit(socket).or_else(|| process(socket)));
             let mut names: Vec<String> = names.map(str::to_owned).collect();
             names.sort_unstable();
             names.dedup();
@@ -95,17 +96,15 @@ impl Owners {
         }
     }
 
-    fn learn_processes(&mut self, kernel: &mut Kernel, now: Instant, sockets: &BTreeMap<u64, u32>) {
-        let missing = self.processes.missing(now, sockets.keys().copied());
+    fn learn_processes(&mut self, kernel: &mut Kernel, now: Instant, sockets: Vec<u64>) {
+        let missing = self.processes.missing(now, sockets);
         if missing.is_empty() {
             return;
         }
-        let inodes =
-            sockets.iter().filter(|(cookie, _)| missing.contains(cookie)).map(|(_, inode)| *inode).collect();
+        let inodes = missing.iter().filter_map(|inode| u32::try_from(*inode).ok()).collect();
         if let Some(names) = self.note(processes::read_holders(kernel, &inodes)) {
-            let named =
-                sockets.iter().filter_map(|(cookie, inode)| Some((*cookie, names.get(inode)?.clone())));
-            self.processes.learn(missing, named.collect::<HashMap<_, _>>());
+            let named = names.into_iter().map(|(inode, name)| (inode.into(), name)).collect();
+            self.processes.learn(missing, named);
         }
     }
 

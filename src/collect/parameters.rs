@@ -29,8 +29,14 @@ pub(super) fn read(
             Vec::new()
         }
     };
-    let mut read = |parameter: &Parameter, path: &str, name: String| match read_one(kernel, parameter, path) {
-        Ok(reading) => states.push(State::new(parameter, name, reading, facts)),
+    let indexes = kernel.device_indexes(&interfaces);
+    let interfaces: Vec<_> = interfaces.iter().map(String::as_str).zip(indexes).collect();
+    let mut read = |parameter: &Parameter, path: &str, name: String, device: Option<u32>| match read_one(
+        kernel, parameter, path,
+    ) {
+        Ok(reading) => {
+            states.push(State { device, ..State::new(parameter, name, reading, facts) });
+        }
         Err(error) if error.is_absent() => absent = Some(error),
         Err(error) if result.is_ok() => result = Err(error),
         Err(_) => {}
@@ -38,12 +44,13 @@ pub(super) fn read(
     for parameter in CATALOGUE.parameters.iter().filter(|parameter| wanted(parameter)) {
         let Some(path) = parameter.path() else { continue };
         if path.contains('*') {
-            for interface in ["all", "default"].into_iter().chain(interfaces.iter().map(String::as_str)) {
+            let all = [("all", None), ("default", None)];
+            for (interface, device) in all.into_iter().chain(interfaces.iter().copied()) {
                 let name = interface_name(&parameter.name, interface);
-                read(parameter, &path.replace('*', interface), name);
+                read(parameter, &path.replace('*', interface), name, device);
             }
         } else {
-            read(parameter, &path, parameter.name.clone());
+            read(parameter, &path, parameter.name.clone(), None);
         }
     }
     match absent {

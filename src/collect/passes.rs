@@ -18,7 +18,8 @@ use crate::model::slices::{Cost, Slices};
 use crate::model::{Connections, Followed, Sampling};
 use crate::read::connections::State;
 use crate::read::listeners::Bounds;
-use crate::read::{Family, connections, listeners, tcp_limits};
+use crate::read::tcp_limits::TcpLimits;
+use crate::read::{Family, connections, listeners};
 
 /// Most connections that are followed: 64 bytes of memory each.
 const FOLLOWED: usize = 1_000_000;
@@ -35,7 +36,6 @@ pub(super) struct Passes {
     waiters: Waiters,
     slices: Slices,
     cost: Cost,
-    ports: Ports,
     /// Beginnings of the passes of this round, and of the one before.
     begun: [Vec<Instant>; 2],
     rounds: u64,
@@ -53,6 +53,17 @@ struct Heard {
     lost: u64,
     /// False while they are not listened to, to keep to the budget.
     on: bool,
+}
+
+/// What a pass goes by.
+#[derive(Debug)]
+pub(super) struct Means<'a> {
+    /// Bounds of buffers.
+    pub(super) limits: TcpLimits,
+    /// What it may cost, of one CPU, when it comes as planned.
+    pub(super) share: f64,
+    /// Room to count ports in.
+    pub(super) ports: &'a mut Ports,
 }
 
 /// What a pass found.
@@ -92,7 +103,6 @@ impl Passes {
             waiters: Waiters::default(),
             slices: Slices::whole(),
             cost: Cost::default(),
-            ports: Ports::default(),
             begun: [Vec::new(), Vec::new()],
             rounds: 0,
             interval: plan.interval,
@@ -141,11 +151,17 @@ impl Passes {
         }
     }
 
-    /// Takes one pass, which may cost `share` of one CPU when it comes as planned.
-    pub(super) fn run(&mut self, kernel: &mut Kernel, started: Instant, share: f64, plan: &Plan) -> Found {
-        let interval = plan.interval;
+    /// Takes one pass.
+    pub(super) fn run(
+        &mut self,
+        kernel: &mut Kernel,
+        started: Instant,
+        means: Means<'_>,
+        plan: &Plan,
+    ) -> Found {
+        let (share, interval) = (means.share, plan.interval);
         let before = cpu_time();
-        let walked = self.walk(kernel, started, share, interval);
+        let walked = self.walk(kernel, started, means, interval);
         let cost = cpu_time().saturating_sub(before);
         let mut connections = Connections::default();
         let (waiting, outcome) = match walked {
@@ -177,11 +193,10 @@ impl Passes {
         &mut self,
         kernel: &mut Kernel,
         started: Instant,
-        share: f64,
+        Means { limits, share, ports: count }: Means<'_>,
         interval: Duration,
     ) -> Result<Walked> {
         let listening = ports(&listeners::read(kernel)?);
-        let limits = tcp_limits::read(kernel);
         // The first is over everything: what is met later for the first time is new.
         if self.slices.turn() == 0 && self.rounds > 0 {
             let (bounds, _) = listeners::read_bounds(kernel);
@@ -191,12 +206,12 @@ impl Passes {
         let since = self.since(started).unwrap_or(interval);
         self.flows.begin(Turn { started, since, weight, limits });
         let filter = self.slices.filter();
-        let (time_wait, outcome) = super::ports::begin(kernel, &mut self.ports);
+        let (time_wait, outcome) = super::ports::begin(kernel, count);
         let scope = Scope { time_wait, filter: filter.as_ref() };
         let served: PortSet = listening.iter().collect();
         let mut pass = Pass::default();
         for family in Family::BOTH {
-            let (flows, count) = (&mut self.flows, &mut self.ports);
+            let flows = &mut self.flows;
             connections::read(kernel, family, scope, |connection| {
                 let is_served = served.contains(connection.port);
                 count.observe(connection, is_served);
@@ -210,7 +225,7 @@ impl Passes {
             })?;
         }
         let waiting = self.waiters.observe(started, &pass, filter.as_ref());
-        Ok(Walked { pass, waiting, ports: self.ports.usage(weight), listening, outcome })
+        Ok(Walked { pass, waiting, ports: count.usage(weight), listening, outcome })
     }
 
     /// Time since it was the turn of the same connections; `None` at first.

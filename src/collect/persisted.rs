@@ -30,6 +30,8 @@ pub(super) struct Cache {
     /// Which of the keys that the catalogue or the files name are here.
     here: BTreeSet<String>,
     keys: Vec<Key>,
+    /// As many CPUs as this host can have.
+    possible_cpus: Option<u32>,
     persisted: Arc<Persisted>,
 }
 
@@ -64,7 +66,8 @@ impl Cache {
             return Vec::new();
         }
         let cpus = cpu::read_online(kernel).map(|cpus| cpus.len() as u64);
-        owners::find(states, &self.keys, &self.persisted.settings, &self.evidence, cpus, Taking::of(facts))
+        let taking = Taking::of(facts, self.possible_cpus);
+        owners::find(states, &self.keys, &self.persisted.settings, &self.evidence, cpus, taking)
     }
 
     fn look(&mut self, kernel: &mut Kernel, settings: &Settings, facts: Option<&Facts>) {
@@ -92,7 +95,9 @@ impl Cache {
             let mut unknown = missing;
             // Keys of other namespaces are not shown in this one.
             unknown.retain(|path| !path.starts_with("net/") || is_initial(kernel));
-            self.persisted = Arc::new(evaluate(&self.configuration, &keys, &unknown, Taking::of(facts)));
+            self.possible_cpus = cpu::read_possible(kernel);
+            let taking = Taking::of(facts, self.possible_cpus);
+            self.persisted = Arc::new(evaluate(&self.configuration, &keys, &unknown, taking));
             (self.here, self.keys) = (here, keys);
         }
     }

@@ -12,13 +12,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::namespaces::Share;
 use super::owners::Owners;
-use super::passes::Passes;
+use super::passes::{Means, Passes};
 use crate::kernel::{Error, Kernel, Result};
 use crate::model::connections::Paths;
 use crate::model::connections::waiting::WaitingBy;
 use crate::model::listeners::{Group, Tracker};
+use crate::model::ports::Ports;
 use crate::model::{Connections, Sampling, udp::Group as UdpGroup};
-use crate::read::listeners;
+use crate::read::{listeners, tcp_limits};
 
 /// Listening sockets are looked at this often; on a host with few it takes about a
 /// millisecond (benches/sockets). Where the budget does not allow for it, they are looked at more
@@ -97,6 +98,7 @@ impl Sampler {
             found: Arc::clone(&found),
             tracker: Tracker::default(),
             passes: None,
+            ports: Ports::default(),
             ended: Duration::ZERO,
             owners: Owners::default(),
             udp: udp::Watch::default(),
@@ -210,6 +212,7 @@ struct Walker {
     tracker: Tracker,
     /// `None` while connections are not wanted.
     passes: Option<Passes>,
+    ports: Ports,
     /// CPU time of threads that heard of closed connections for earlier passes.
     ended: Duration,
     owners: Owners,
@@ -318,7 +321,9 @@ impl Walker {
         let used = looks + self.udp.share(&self.plan) + passes.closes_share();
         let budget = self.plan.budget();
         let share = budget - used.min(3.0 * PART * budget);
-        let mut found = passes.run(&mut self.kernel, started, share, &self.plan);
+        let limits = tcp_limits::read(&mut self.kernel);
+        let means = Means { limits, share, ports: &mut self.ports };
+        let mut found = passes.run(&mut self.kernel, started, means, &self.plan);
         let interval = passes.interval();
         self.next_pass = started + interval;
         self.waiting = found.waiting;

@@ -6,6 +6,7 @@
 //! that every reader can be driven by files captured elsewhere.
 
 mod constants;
+mod device_index;
 mod driver_statistics;
 mod error;
 mod host_files;

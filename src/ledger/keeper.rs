@@ -108,7 +108,7 @@ impl<'s> Keeper<'s> {
         loop {
             let (job, closing) = self.next_job();
             if let Some(job) = job {
-                let done = self.work(&job);
+                let done = self.work(job);
                 let mut desk = self.shared.lock();
                 match done {
                     Ok(()) if desk.disk == Disk::Failing => {
@@ -137,22 +137,20 @@ impl<'s> Keeper<'s> {
                 self.shared.given.wait(desk).unwrap_or_else(PoisonError::into_inner)
             };
         }
-        let waiting = std::mem::take(&mut desk.waiting);
         let anew = desk.anew || !self.store.as_ref().is_some_and(Store::can_append);
-        let job = if !desk.anew && waiting.is_empty() {
+        let job = if !desk.anew && desk.waiting.is_empty() {
             None
         } else if anew {
-            desk.anew = false;
-            let mut lines = String::new();
-            desk.book.records().iter().for_each(|record| line::write(record, &mut lines));
-            Some(Job::Replace(lines))
+            Some(Job::Replace(desk.take_all()))
         } else {
-            Some(Job::Add(waiting))
+            Some(Job::Add(std::mem::take(&mut desk.waiting)))
         };
         (job, desk.closing)
     }
 
-    fn work(&mut self, job: &Job) -> Result<(), Error> {
+    fn work(&mut self, job: Job) -> Result<(), Error> {
+        // Whoever removes the folder, or the lock in it, lets others in.
+        self.store.take_if(|store| !store.is_held());
         let store = match &mut self.store {
             Some(store) => store,
             None => self.store.insert(Store::lock(&self.directory)?),
@@ -162,7 +160,19 @@ impl<'s> Keeper<'s> {
             // It came with a file system that was mounted meanwhile, say.
             return Err(Error::InUse { path });
         }
-        match job {
+        let job = match job {
+            Job::Add(_) if !store.is_in_place() => {
+                warn!("{}: somebody removed or replaced it; it is written anew", path.display());
+                if path.exists()
+                    && let Err(error) = store.keep_damaged()
+                {
+                    warn!("{}: not kept as it was: {error}", path.display());
+                }
+                Job::Replace(self.shared.lock().take_all())
+            }
+            job => job,
+        };
+        match &job {
             Job::Add(lines) => store.append(lines)?,
             Job::Replace(lines) => store.replace(lines)?,
         }
@@ -175,6 +185,15 @@ impl Desk {
     fn has_work(&self) -> bool {
         (self.anew || !self.waiting.is_empty())
             && self.not_before.is_none_or(|moment| Instant::now() >= moment)
+    }
+
+    /// All lines of a file that is written anew; nothing waits then.
+    fn take_all(&mut self) -> String {
+        self.anew = false;
+        self.waiting.clear();
+        let mut lines = String::new();
+        self.book.records().iter().for_each(|record| line::write(record, &mut lines));
+        lines
     }
 
     /// Everything is to be written once that is possible.

@@ -59,6 +59,8 @@ struct Line<'a> {
     namespace: Option<Cow<'a, str>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     parameter: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<u32>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     from: Option<Plain<'a>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -75,18 +77,25 @@ pub(super) fn write(record: &Record, text: &mut String) {
         boot: None,
         namespace: None,
         parameter: None,
+        device: None,
         from: None,
         to: None,
     };
+    let place = match record {
+        Record::Seen { place, .. } => Some(place),
+        Record::Change(change) => Some(&change.place),
+        Record::Value { .. } | Record::Gone { .. } => None,
+    };
+    if let Some(place) = place {
+        line.boot = place.boot.as_deref().map(Cow::from);
+        line.namespace = place.namespace.as_deref().map(Cow::from);
+    }
     match record {
-        Record::Seen { place, .. } => {
-            line.kind = "seen".into();
-            line.boot = place.boot.as_deref().map(Cow::from);
-            line.namespace = place.namespace.as_deref().map(Cow::from);
-        }
-        Record::Value { parameter, value, .. } => {
+        Record::Seen { .. } => line.kind = "seen".into(),
+        Record::Value { parameter, value, device, .. } => {
             line.kind = "value".into();
             line.parameter = Some(parameter.into());
+            line.device = *device;
             line.to = Some(Plain::new(value));
         }
         Record::Gone { parameter, .. } => {
@@ -96,7 +105,6 @@ pub(super) fn write(record: &Record, text: &mut String) {
         Record::Change(change) => {
             line.kind = change.kind.name().into();
             line.since = change.since;
-            line.boot = change.boot.as_deref().map(Cow::from);
             line.parameter = Some((&change.parameter).into());
             (line.from, line.to) = (Some(Plain::new(&change.from)), Some(Plain::new(&change.to)));
         }
@@ -136,7 +144,8 @@ pub fn parse(bytes: &[u8]) -> Lines {
             // As behind the last newline.
             _ if line.is_empty() => {}
             Ok(record) => read.records.push(record),
-            Err(_) if rest.peek().is_none() => read.cut = true,
+            // No line of ours starts otherwise, wherever it ends.
+            Err(_) if rest.peek().is_none() && line.starts_with(b"{") => read.cut = true,
             Err((item, expected)) => {
                 read.unreadable += 1;
                 read.first.get_or_insert_with(|| Malformed::new(number, item, expected, line));
@@ -155,10 +164,10 @@ fn parse_line(line: &[u8]) -> Result<Record, (&'static str, &'static str)> {
     }
     let at = line.at;
     let of_kind = Kind::ALL.into_iter().find(|kind| kind.name() == line.kind);
-    let boot = line.boot.map(Cow::into_owned);
+    let place =
+        Place { boot: line.boot.map(Cow::into_owned), namespace: line.namespace.map(Cow::into_owned) };
     if line.kind == "seen" {
-        let namespace = line.namespace.map(Cow::into_owned);
-        return Ok(Record::Seen { at, place: Place { boot, namespace } });
+        return Ok(Record::Seen { at, place });
     }
     let parameter = line.parameter.ok_or(("parameter", "a name"))?.into_owned();
     let value = |plain: Option<Plain<'_>>| plain.map(Plain::value);
@@ -166,10 +175,11 @@ fn parse_line(line: &[u8]) -> Result<Record, (&'static str, &'static str)> {
         (Some(kind), _) => {
             let from = value(line.from).ok_or(("from", "a value"))?;
             let to = value(line.to).ok_or(("to", "a value"))?;
-            Ok(Record::Change(Arc::new(Change { parameter, from, to, at, since: line.since, kind, boot })))
+            Ok(Record::Change(Arc::new(Change { parameter, from, to, at, since: line.since, kind, place })))
         }
         (None, "value") => {
-            Ok(Record::Value { at, parameter, value: value(line.to).ok_or(("to", "a value"))? })
+            let value = value(line.to).ok_or(("to", "a value"))?;
+            Ok(Record::Value { at, parameter, value, device: line.device })
         }
         (None, "gone") => Ok(Record::Gone { at, parameter }),
         _ => Err(("kind", "seen, value, gone, change, offline, namespace or reboot")),
@@ -188,7 +198,7 @@ mod tests {
             at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
             since: Some(Timestamp::from_second(1_699_999_985).unwrap()),
             kind: Kind::Change,
-            boot: Some("b".into()),
+            place: Place { boot: Some("b".into()), namespace: Some("n".into()) },
         }))
     }
 
@@ -202,7 +212,8 @@ mod tests {
     fn a_person_can_read_a_line() {
         let record = change(Value::Numbers(vec![1, 2, 3]), Value::Numbers(vec![4]));
         let expected = "{\"v\":1,\"at\":\"2023-11-14T22:13:20.123Z\",\"since\":\"2023-11-14T22:13:05Z\",\
-                        \"kind\":\"change\",\"boot\":\"b\",\"parameter\":\"net.ipv4.tcp_rmem\",\"from\":[1,2,3],\"to\":4}\n";
+                        \"kind\":\"change\",\"boot\":\"b\",\"namespace\":\"n\",\
+                        \"parameter\":\"net.ipv4.tcp_rmem\",\"from\":[1,2,3],\"to\":4}\n";
         assert_eq!(text(&record), expected);
     }
 
@@ -213,7 +224,13 @@ mod tests {
         let place = Place { boot: Some("b".into()), namespace: None };
         let records = [
             Record::Seen { at, place },
-            Record::Value { at, parameter: "net.ipv4.conf.a/1.rp_filter".into(), value: odd.clone() },
+            Record::Value {
+                at,
+                parameter: "net.ipv4.conf.a/1.rp_filter".into(),
+                value: odd.clone(),
+                device: Some(7),
+            },
+            Record::Value { at, parameter: "y".into(), value: odd.clone(), device: None },
             Record::Gone { at, parameter: "x".into() },
             change(odd, Value::Numbers(vec![i64::MIN, i64::MAX])),
             change(Value::Text(String::new()), Value::Numbers(vec![])),
@@ -242,6 +259,9 @@ mod tests {
             let first = read.first.unwrap();
             assert_eq!((first.line, first.item.as_str()), (2, item), "{bad}");
         }
+        // Nor is what a file system may leave of a file after a crash a line that is cut.
+        let read = parse(format!("{good}{}", "\0".repeat(100)).as_bytes());
+        assert_eq!((read.unreadable, read.cut, read.first.unwrap().line), (1, false, 2));
         let deep = "[".repeat(100_000) + "\n";
         assert_eq!(parse(deep.as_bytes()).unreadable, 1);
     }

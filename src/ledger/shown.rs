@@ -20,7 +20,8 @@ pub fn row(change: &Change) -> String {
     };
     let since = change.since.map(|since| format!(", after {}", time(since))).unwrap_or_default();
     let note = if between.is_empty() { String::new() } else { format!(" ({between}{since})") };
-    format!("{}: {from} → {to}{note}", change.parameter)
+    // Interfaces may be called anything.
+    format!("{}: {from} → {to}{note}", printable(&change.parameter))
 }
 
 /// Changes for people, one a line, in the given order.
@@ -43,13 +44,13 @@ fn value(value: &Value) -> String {
     match value {
         Value::Numbers(numbers) => numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" "),
         Value::Text(text) if text.is_empty() => "(empty)".to_owned(),
-        Value::Text(text) => {
-            let printable = |c: char| {
-                if c.is_control() { c.escape_default().to_string() } else { c.to_string() }
-            };
-            text.chars().map(printable).collect()
-        }
+        Value::Text(text) => printable(text),
     }
+}
+
+fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// All changes as one JSON object, in the given order.
@@ -89,6 +90,7 @@ pub fn json<C: Borrow<Change>>(changes: impl IntoIterator<Item = C>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::place::Place;
 
     #[test]
     fn changes_read_well() {
@@ -100,12 +102,15 @@ mod tests {
             at,
             since: Some(Timestamp::from_second(1_699_999_985).unwrap()),
             kind: Kind::Change,
-            boot: None,
+            place: Place::default(),
         };
         assert_eq!(
             text([&change]),
             "2023-11-14T22:13:20Z  net.ipv4.tcp_rmem: 4096 131072 6291456 → \\u{1b}[31m\n"
         );
+        change.parameter = "net.ipv4.conf.\u{1b}[2Jx.rp_filter".into();
+        assert!(row(&change).starts_with("net.ipv4.conf.\\u{1b}[2Jx.rp_filter: "));
+        change.parameter = "net.ipv4.tcp_rmem".into();
         change.kind = Kind::Offline;
         change.to = Value::Text(String::new());
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -17,7 +17,8 @@ const LOCK: &str = "changes.lock";
 /// What will become the ledger once it is whole.
 const NEW: &str = "changes.jsonl.new";
 
-/// A ledger with lines that could not be read, as it was found.
+/// A ledger with lines that could not be read, or that somebody put in the place of ours,
+/// as it was found.
 const DAMAGED: &str = "changes.jsonl.damaged";
 
 /// From this size on the file is written anew, bytes.
@@ -53,6 +54,15 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether this file is the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(there)) => identity(open) == identity(there),
+        _ => false,
+    }
+}
+
 /// Removes a file if it is there.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
@@ -66,7 +76,7 @@ fn remove(path: &Path) -> io::Result<()> {
 pub(super) struct Store {
     directory: PathBuf,
     /// Open for as long as the right is held.
-    _lock: File,
+    lock: File,
     /// `None` until it is written whole.
     file: Option<File>,
     /// Bytes of whole lines.
@@ -93,7 +103,17 @@ impl Store {
             Err(TryLockError::Error(source)) => return Err(Error::Io { path, source }),
         }
         let directory = directory.to_owned();
-        Ok(Self { directory, _lock: lock, file: None, length: 0, limit: SIZE_LIMIT })
+        Ok(Self { directory, lock, file: None, length: 0, limit: SIZE_LIMIT })
+    }
+
+    /// Whether the lock is still the one that others would meet.
+    pub(super) fn is_held(&self) -> bool {
+        is_at(&self.lock, &self.directory.join(LOCK))
+    }
+
+    /// Whether the file that is written is the one that a restart would find.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| is_at(file, &path(&self.directory)))
     }
 
     /// Goes on with the file that is there, of which every line is whole.

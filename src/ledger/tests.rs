@@ -34,6 +34,7 @@ fn state(name: &str, value: i64) -> State {
         default: None,
         locked: false,
         changeable: true,
+        device: None,
         last_change: None,
     }
 }
@@ -204,4 +205,37 @@ fn what_could_not_be_written_is_written_later() {
     look(&ledger, 9);
     ledger.finish(LONG);
     assert_eq!(read(&scratch.0).unwrap().0.len(), 3);
+}
+
+#[test]
+fn what_is_removed_while_it_is_written_is_made_anew() {
+    let scratch = Scratch::new("removed");
+    let ledger = Ledger::open(scratch.0.clone()).unwrap();
+    let mut value = 0;
+    let mut change = || {
+        value += 1;
+        look(&ledger, value);
+    };
+    let whole = |changes: usize| {
+        let found = read(&scratch.0);
+        found.is_ok_and(|(told, lines)| told.len() == changes && lines.unreadable == 0)
+    };
+    (0..2).for_each(|_| change());
+    eventually("it is not written", || whole(1));
+    fs::remove_file(store::path(&scratch.0)).unwrap();
+    change();
+    eventually("the file is not made anew", || whole(2) && ledger.figures().persistent);
+    fs::remove_dir_all(&scratch.0).unwrap();
+    change();
+    eventually("the folder is not made anew", || whole(3) && ledger.figures().persistent);
+    // It still keeps others out.
+    assert!(!Ledger::open(scratch.0.clone()).unwrap().figures().persistent);
+
+    // What somebody put in its place is kept beside.
+    fs::remove_file(store::path(&scratch.0)).unwrap();
+    fs::write(store::path(&scratch.0), "somebody else's\n").unwrap();
+    change();
+    eventually("it is not replaced", || whole(4) && ledger.figures().persistent);
+    assert_eq!(fs::read_to_string(scratch.0.join("changes.jsonl.damaged")).unwrap(), "somebody else's\n");
+    ledger.finish(LONG);
 }

@@ -78,7 +78,7 @@ const CURATED: &[Curated] = &[
     one!("nettune_tcp_active_opens_total", "Connections this host began (TcpActiveOpens).", "Tcp" "ActiveOpens"),
     one!("nettune_tcp_passive_opens_total", "Connections that peers began (TcpPassiveOpens).", "Tcp" "PassiveOpens"),
     one!("nettune_tcp_failed_opens_total", "Connections that were reset or refused before they were established (TcpAttemptFails).", "Tcp" "AttemptFails"),
-    one!("nettune_tcp_established_resets_total", "Connections that went from ESTABLISHED or CLOSE_WAIT to CLOSED at once, by reset or by timeout (TcpEstabResets).", "Tcp" "EstabResets"),
+    one!("nettune_tcp_established_resets_total", "Connections that went from ESTABLISHED or CLOSE_WAIT to CLOSED at once, by reset or by timeout (TcpEstabResets).", "Tcp" "EstabResets", everywhere),
     // Accepting connections.
     one!("nettune_tcp_listen_overflows_total", "Attempts refused because an accept queue was full, retries counted again (TcpExtListenOverflows).", "TcpExt" "ListenOverflows", everywhere),
     one!("nettune_tcp_listen_drops_total", "Attempts refused by a listener for any reason (TcpExtListenDrops).", "TcpExt" "ListenDrops", everywhere),

@@ -26,8 +26,9 @@ const CATALOGUE_VERSION: Metric = gauge(
 const SUCCESS: Metric = gauge(
     "nettune_collector_success",
     &["collector"],
-    "1 when the source was read, or does not exist here; 0 when it exists and failed.",
-);
+    "1 when the source was read, or does not exist here; 0 when it exists and failed. Of other network namespaces those that failed.",
+)
+.everywhere();
 const ABSENT: Metric = gauge(
     "nettune_collector_absent",
     &["collector"],

@@ -114,7 +114,8 @@ const INFO: Metric = info(
     &["device", "kind"],
     "What the device is: hardware, loopback, or the kind the kernel gives virtual ones (IFLA_INFO_KIND).",
 );
-const UP: Metric = gauge("nettune_netdev_up", DEVICE, "1 when the device is administratively up (IFF_UP).");
+const UP: Metric =
+    gauge("nettune_netdev_up", DEVICE, "1 when the device is administratively up (IFF_UP).").everywhere();
 const CARRIER: Metric = gauge(
     "nettune_netdev_carrier",
     DEVICE,
@@ -148,8 +149,9 @@ const ADDRESSES: Metric =
 const ROUTES: Metric = gauge(
     "nettune_netdev_routes",
     &["device", "family"],
-    "Unicast routes that leave by the device, of every table (RTM_NEWROUTE).",
-);
+    "Unicast routes that leave by the device, of every table (RTM_NEWROUTE). Of other network namespaces only where the reverse-path filter dropped something.",
+)
+.everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
     let rest = [

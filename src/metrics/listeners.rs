@@ -64,7 +64,7 @@ const OLDEST_UNACCEPTED: Metric = gauge(
 const LIMITED_BY: Metric = gauge(
     "nettune_listener_limited_by",
     &["address", "port", "cause"],
-    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (listen() came before a change: more, or the somaxconn when first seen, or, of a socket older than the exporter, the somaxconn before the last change in this boot, unless the program asked for just as much since).",
+    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (listen() came before a change: more, or the somaxconn when the limit was first seen, or, of a socket older than the exporter, the somaxconn before the last change in this boot, unless the program asked for just as much since).",
 )
 .everywhere();
 const IN_PORT_RANGE: Metric = gauge(
@@ -77,7 +77,8 @@ const INFO: Metric = info(
     "nettune_listener_info",
     &["address", "port", "unit"],
     "1 for each systemd unit or container, at most 3, whose cgroup these sockets were made in (INET_DIAG_CGROUP_ID; with socket activation that of systemd). Where that names none, once a queue was full or something was dropped: the name of the process that holds the socket. No sample where neither is known.",
-);
+)
+.everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![

@@ -109,6 +109,7 @@ impl Collector for Exposition {
         let mut recording = Recording::default();
         for namespace in foreign {
             let mut out = Writer::record(&namespace.place.name, recording);
+            exporter::write(&mut out, &namespace.snapshot, &self.serving)?;
             FAMILIES.iter().try_for_each(|(write, _)| write(&mut out, &namespace.snapshot))?;
             recording = out.recorded();
         }
@@ -225,6 +226,7 @@ mod tests {
                 unit: String::new(),
             }),
             at: Instant::now(),
+            passed: None,
             snapshot: Arc::new(Snapshot { snmp: counters(text), ..Snapshot::default() }),
         };
         let read = vec![

@@ -19,7 +19,12 @@ const INFO: Metric = info(
 const AGE: Metric = gauge(
     "nettune_netns_age_seconds",
     &["netns"],
-    "Time since the figures of this network namespace were read.",
+    "Time since the figures of this network namespace were read, but for those of connections.",
+);
+const CONNECTIONS_AGE: Metric = gauge(
+    "nettune_netns_connections_age_seconds",
+    &["netns"],
+    "Time since the last pass over the TCP connections of this network namespace; no sample where there are none. Passes are as often as --sockets.cpu-budget allows, since the kernel walks the connections of all namespaces for each.",
 );
 const FOUND: Metric = gauge(
     "nettune_netns_found",
@@ -29,7 +34,7 @@ const FOUND: Metric = gauge(
 const NOT_ENTERED: Metric = gauge(
     "nettune_netns_not_entered",
     &["reason"],
-    "Network namespaces that are wanted and not read: for want of CAP_SYS_ADMIN (privilege), beyond nettune_netns_limit (limit) or nettune_netns_new_names_limit (new_names), or because it failed.",
+    "Network namespaces that are wanted and not read: for want of CAP_SYS_ADMIN (privilege), beyond nettune_netns_limit (limit) or nettune_netns_new_names_limit (new_names), or because it failed. not_found are names of --netns that no namespace has.",
 );
 const NEW: Metric =
     gauge("nettune_netns_new_names", &[], "Names of network namespaces that were new in the last hour.");
@@ -46,7 +51,7 @@ const CPU: Metric = counter(
 );
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
-    vec![&INITIAL, &INFO, &AGE, &FOUND, &NOT_ENTERED, &NEW, &NEW_LIMIT, &MOST, &CPU]
+    vec![&INITIAL, &INFO, &AGE, &CONNECTIONS_AGE, &FOUND, &NOT_ENTERED, &NEW, &NEW_LIMIT, &MOST, &CPU]
 }
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
@@ -64,6 +69,8 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         &AGE,
         found.read.iter().map(|one| ([(&one.place.name).into()], one.at.elapsed().as_secs_f64())),
     )?;
+    let passed = found.read.iter().filter_map(|one| Some((&one.place.name, one.passed?)));
+    out.family(&CONNECTIONS_AGE, passed.map(|(name, at)| ([name.into()], at.elapsed().as_secs_f64())))?;
     out.single(&FOUND, Some(found.found))?;
     let reasons = found.not_entered.by_reason();
     out.family(&NOT_ENTERED, reasons.map(|(reason, count)| ([reason.into()], count)))?;

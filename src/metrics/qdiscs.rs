@@ -12,7 +12,8 @@ const INSTANCES: Metric = gauge(
     "nettune_qdisc_instances",
     QDISC,
     "Queueing disciplines of this kind at this place of the device: root, leaf (one a queue below mq) or ingress.",
-);
+)
+.everywhere();
 
 /// A family, and what of a group it shows.
 type Column = (Metric, fn(&QdiscGroup) -> u64);
@@ -40,7 +41,8 @@ const COLUMNS: &[Column] = &[
             "nettune_qdisc_drops_total",
             QDISC,
             "Packets dropped by this host; of leaves their sum, which falls when a leaf goes away (tc -s, dropped).",
-        ),
+        )
+        .everywhere(),
         |group| group.sum.drops,
     ),
     (

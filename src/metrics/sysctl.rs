@@ -31,18 +31,21 @@ const LOCKED: Metric = gauge(
 const PREVIOUS_VALUE: Metric = gauge(
     "nettune_sysctl_previous_value",
     &["parameter", "field"],
-    "The value before the last change that was seen, whoever made it, reboots included; no sample for a parameter that was not seen to change.",
-);
+    "The value before the last change that was seen, whoever made it, reboots included; no sample for a parameter that was not seen to change, or that was gone since and came back with another value.",
+)
+.everywhere();
 const PREVIOUS_TEXT_INFO: Metric = info(
     "nettune_sysctl_previous_text_info",
     &["parameter", "value"],
     "The text before the last change that was seen.",
-);
+)
+.everywhere();
 const LAST_CHANGE: Metric = gauge(
     "nettune_sysctl_last_change_timestamp_seconds",
     &["parameter"],
-    "When the running value was first seen after another one, seconds since the epoch; the change is up to --sample.interval older, or happened while no exporter ran: /changes tells from when on.",
-);
+    "When the running value was first seen after another one, seconds since the epoch; the change is up to --sample.interval older, or happened while no exporter ran: /changes tells from when on. Of other network namespaces since the exporter started, or since they were found, and looked at when nettune_netns_age_seconds says.",
+)
+.everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![&VALUE, &DEFAULT_VALUE, &TEXT_INFO, &LOCKED, &PREVIOUS_VALUE, &PREVIOUS_TEXT_INFO, &LAST_CHANGE]

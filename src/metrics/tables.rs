@@ -112,8 +112,9 @@ const THRESHOLD: Metric = gauge(
 const BY_STATE: Metric = gauge(
     "nettune_neighbour_entries_by_state",
     &["family", "state"],
-    "Neighbour entries of this namespace, by state (RTM_NEWNEIGH).",
-);
+    "Neighbour entries of this namespace, by state (RTM_NEWNEIGH). Of other network namespaces, families that have any.",
+)
+.everywhere();
 const NEIGHBOUR_STATISTICS: &[(Metric, &str)] = &[
     (
         counter(

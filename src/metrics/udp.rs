@@ -11,32 +11,38 @@ const SOCKETS: Metric = gauge(
     "nettune_udp_sockets",
     SOCKET,
     "UDP sockets of this local address and port. Ports that the kernel gives away (ip_local_port_range, not reserved) have a name of their own from 10 drops or half a buffer on; of all that may have one, the 10 with most drops, then the fullest; the others are summed as other.",
-);
+)
+.everywhere();
 const DROPS: Metric = counter(
     "nettune_udp_socket_drops_total",
     SOCKET,
     "Datagrams dropped at these sockets: no room in the buffer or in udp_mem, a wrong checksum, refused by a filter (sk_drops; d of ss -uam); a socket that was not seen before brings all it ever dropped.",
-);
+)
+.everywhere();
 const FILL: Metric = gauge(
     "nettune_udp_socket_receive_buffer_fill_ratio",
     SOCKET,
     "Memory taken over buffer size of the fullest socket; what finds no room is dropped (sk_rmem_alloc over sk_rcvbuf; r and rb of ss -uam).",
-);
+)
+.everywhere();
 const BUFFER: Metric = gauge(
     "nettune_udp_socket_receive_buffer_bytes",
     SOCKET,
     "Receive buffer of the fullest socket, of the smallest where none is fuller (sk_rcvbuf; rb of ss -uam).",
-);
+)
+.everywhere();
 const FULL_SECONDS: Metric = counter(
     "nettune_udp_socket_full_seconds_total",
     SOCKET,
     "Seconds between two looks that both found the same socket 90 % full or more; looked at every --sockets.interval.",
-);
+)
+.everywhere();
 const SET_BY: Metric = gauge(
     "nettune_udp_socket_buffer_set_by",
     &["address", "port", "cause"],
     "Sockets by where the size of their receive buffer comes from: default (equal to net.core.rmem_default), rmem_max (twice net.core.rmem_max: it clamps SO_RCVBUF, or exactly that was asked for), application (any other: SO_RCVBUF, or made before a parameter was changed).",
-);
+)
+.everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![&SOCKETS, &DROPS, &FILL, &BUFFER, &FULL_SECONDS, &SET_BY]

@@ -9,7 +9,8 @@ const TCP_MEMORY: Metric = gauge(
     "nettune_tcp_unit_memory_bytes",
     &["unit"],
     "Memory of TCP connections by the systemd unit or container whose cgroup they were made in: received, queued for sending and reserved (r, w and f of ss -tm). The 10 that hold most; other has the rest, and what no unit is known for.",
-);
+)
+.everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
     vec![&TCP_MEMORY]

@@ -9,8 +9,12 @@ use jiff::Timestamp;
 use crate::read::place::Place;
 use crate::read::sysctl::Value;
 
+mod record;
+
+pub use record::{Change, Kind, Record};
+
 /// Changes are remembered as long as their records take no more than this, bytes, the
-/// oldest going first; the last one of each parameter stays. A change takes about 200.
+/// oldest going first; the last one of each parameter stays. A change takes about 240.
 pub const KEPT: usize = 512 << 10;
 
 /// That nothing changed is recorded this often: it is from when on a change is looked
@@ -36,109 +40,22 @@ impl Moment {
     }
 }
 
-/// What was between two looks that gave different values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Time alone: the exporter ran.
-    Change,
-    /// A time in which no exporter ran.
-    Offline,
-    /// The same, and the exporter is in another network namespace than before.
-    Namespace,
-    /// A boot, which sets every parameter anew.
-    Reboot,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Change, Self::Offline, Self::Namespace, Self::Reboot];
-
-    /// The word that records use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Change => "change",
-            Self::Offline => "offline",
-            Self::Namespace => "namespace",
-            Self::Reboot => "reboot",
-        }
-    }
-}
-
-/// A parameter had one value at one look, and another at the next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+/// A parameter as one look finds it.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'v> {
     /// As sysctl(8) writes it.
-    pub parameter: String,
-    /// Before.
-    pub from: Value,
-    /// After.
-    pub to: Value,
-    /// When the new value was first seen.
-    pub at: Timestamp,
-    /// When the old one was last seen; `None` where the clock was set back meanwhile and
-    /// nothing else tells.
-    pub since: Option<Timestamp>,
-    /// What was between.
-    pub kind: Kind,
-    /// The boot in which the new value was first seen.
-    pub boot: Option<String>,
-}
-
-impl Change {
-    /// Bytes of its record, roughly.
-    fn size(&self) -> usize {
-        let value = |value: &Value| match value {
-            Value::Numbers(numbers) => 8 * numbers.len(),
-            Value::Text(text) => text.len(),
-        };
-        170 + self.parameter.len() + value(&self.from) + value(&self.to)
-    }
-}
-
-/// What is written down; played back in order, the book is as it was.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
-    /// Every parameter was looked at, here.
-    Seen {
-        /// When.
-        at: Timestamp,
-        /// Where.
-        place: Place,
-    },
-    /// A parameter is there that was not known before.
-    Value {
-        /// When it was seen.
-        at: Timestamp,
-        /// As sysctl(8) writes it.
-        parameter: String,
-        /// Its value.
-        value: Value,
-    },
-    /// A parameter is no longer there.
-    Gone {
-        /// When it was missed.
-        at: Timestamp,
-        /// As sysctl(8) writes it.
-        parameter: String,
-    },
-    /// A parameter has another value than before.
-    Change(Arc<Change>),
-}
-
-impl Record {
-    /// When it was made.
-    pub fn at(&self) -> Timestamp {
-        match self {
-            Self::Seen { at, .. } | Self::Value { at, .. } | Self::Gone { at, .. } => *at,
-            Self::Change(change) => change.at,
-        }
-    }
+    pub parameter: &'v str,
+    /// Its value.
+    pub value: &'v Value,
+    /// The index number of the device it belongs to, of one that does.
+    pub device: Option<u32>,
 }
 
 /// The last known value of a parameter.
 #[derive(Debug)]
 struct Known {
     value: Value,
+    device: Option<u32>,
     /// When it was last seen.
     wall: Timestamp,
     /// The same, of what this process saw.
@@ -174,12 +91,19 @@ pub struct Book {
     seen: Option<(Timestamp, Place)>,
     /// When that was last recorded.
     recorded: Option<Instant>,
+    /// No change is kept but the last of each parameter.
+    brief: bool,
     /// Of what changed before the first look of this process, the value before that; of
-    /// changes in this boot only.
+    /// changes in this boot and namespace only.
     before: Option<BTreeMap<String, Value>>,
 }
 
 impl Book {
+    /// A book that keeps only the last change of each parameter that is there.
+    pub fn of_last_changes() -> Self {
+        Self { brief: true, ..Self::default() }
+    }
+
     /// Plays back records of another process, before the first look of this one.
     pub fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
         let mut last = None;
@@ -187,10 +111,14 @@ impl Book {
             last = Some(record.at());
             match record {
                 Record::Seen { place, .. } => self.past = place,
-                Record::Value { at, parameter, value } => self.know(parameter, value, at),
+                Record::Value { at, parameter, value, device } => {
+                    self.known.insert(parameter, Known { value, device, wall: at, steady: None });
+                }
                 Record::Gone { parameter, .. } => _ = self.known.remove(&parameter),
                 Record::Change(change) => {
-                    self.know(change.parameter.clone(), change.to.clone(), change.at);
+                    let device = self.known.get(&change.parameter).and_then(|known| known.device);
+                    let known = Known { value: change.to.clone(), device, wall: change.at, steady: None };
+                    self.known.insert(change.parameter.clone(), known);
                     self.keep(change);
                 }
             }
@@ -202,33 +130,42 @@ impl Book {
         self.forget();
     }
 
-    fn know(&mut self, parameter: String, value: Value, wall: Timestamp) {
-        self.known.insert(parameter, Known { value, wall, steady: None });
-    }
-
     /// Takes in one look at all parameters, and gives what is to be written down. What
     /// a complete look did not find is gone: should it come back, with whatever value,
-    /// that is no change by anybody.
+    /// that is no change by anybody; nor is it where a device has made way for another of
+    /// its name.
     pub fn observe<'v>(
         &mut self,
         now: Moment,
         place: &Place,
-        found: impl IntoIterator<Item = (&'v str, &'v Value)>,
+        found: impl IntoIterator<Item = Found<'v>>,
         complete: bool,
     ) -> Vec<Record> {
         let mut records = Vec::new();
+        let mut kept = Vec::new();
         let gap = gap(&self.past, place);
-        for (parameter, value) in found {
+        for Found { parameter, value, device } in found {
+            let fresh = || Known { value: value.clone(), device, wall: now.wall, steady: Some(now.steady) };
+            let record = || {
+                let (parameter, value) = (parameter.to_owned(), value.clone());
+                Record::Value { at: now.wall, parameter, value, device }
+            };
             let Some(known) = self.known.get_mut(parameter) else {
-                let (parameter, value, at) = (parameter.to_owned(), value.clone(), now.wall);
-                let known = Known { value: value.clone(), wall: at, steady: Some(now.steady) };
-                self.known.insert(parameter.clone(), known);
-                records.push(Record::Value { at, parameter, value });
+                self.known.insert(parameter.to_owned(), fresh());
+                records.push(record());
                 continue;
             };
             let since = known.seen_before(now);
             known.wall = now.wall;
             let before = known.steady.replace(now.steady);
+            // Numbers of devices say something within one namespace of one boot.
+            let is_here = before.is_some() || gap == Kind::Offline;
+            let is_another = known.device.is_some() && device.is_some() && known.device != device;
+            if is_here && is_another {
+                *known = fresh();
+                records.push(record());
+                continue;
+            }
             if known.value != *value {
                 let change = Arc::new(Change {
                     parameter: parameter.to_owned(),
@@ -237,12 +174,17 @@ impl Book {
                     at: now.wall,
                     since,
                     kind: if before.is_some() { Kind::Change } else { gap },
-                    boot: place.boot.clone(),
+                    place: place.clone(),
                 });
-                self.keep(Arc::clone(&change));
-                records.push(Record::Change(change));
+                records.push(Record::Change(Arc::clone(&change)));
+                kept.push(change);
+            }
+            if device.is_some() && known.device != device {
+                known.device = device;
+                records.push(record());
             }
         }
+        kept.into_iter().for_each(|change| self.keep(change));
         if complete {
             self.known.retain(|parameter, known| {
                 let found = known.steady == Some(now.steady);
@@ -256,8 +198,10 @@ impl Book {
             self.forget();
         }
         if self.before.is_none() {
-            let here = |change: &Change| change.boot.is_some() && change.boot == place.boot;
-            let here = |change: &Change| here(change) && matches!(change.kind, Kind::Change | Kind::Offline);
+            let here = |change: &Change| {
+                let is_here = change.place.boot.is_some() && self::gap(&change.place, place) == Kind::Offline;
+                is_here && matches!(change.kind, Kind::Change | Kind::Offline)
+            };
             let before = self.latest.values().filter(|(_, change)| here(change));
             let before = before.map(|(_, change)| (change.parameter.clone(), change.from.clone()));
             self.before = Some(before.collect());
@@ -276,7 +220,8 @@ impl Book {
         self.latest.insert(change.parameter.clone(), (self.next, Arc::clone(&change)));
         self.kept.push_back((self.next, change));
         self.next += 1;
-        while self.size > KEPT
+        let most = if self.brief { 0 } else { KEPT };
+        while self.size > most
             && let Some((_, oldest)) = self.kept.pop_front()
         {
             self.size -= oldest.size();
@@ -301,12 +246,19 @@ impl Book {
 
     /// Records that give this book when they are played back, and no others.
     pub fn records(&self) -> Vec<Record> {
+        let gone = self.latest.values().filter(|(_, change)| !self.known.contains_key(&change.parameter));
+        let gone = gone.map(|(_, change)| {
+            let at = self.seen.as_ref().map_or(change.at, |(at, _)| *at);
+            Record::Gone { at, parameter: change.parameter.clone() }
+        });
         let values = self.known.iter().map(|(parameter, known)| Record::Value {
             at: known.wall,
             parameter: parameter.clone(),
             value: known.value.clone(),
+            device: known.device,
         });
-        self.changes().into_iter().map(Record::Change).chain(values).chain(self.last_look()).collect()
+        let changes = self.changes().into_iter().map(Record::Change);
+        changes.chain(gone).chain(values).chain(self.last_look()).collect()
     }
 
     /// Changes that are remembered, the oldest first.
@@ -328,9 +280,10 @@ impl Book {
         self.latest.is_empty()
     }
 
-    /// The last change of a parameter.
-    pub fn latest(&self, parameter: &str) -> Option<&Arc<Change>> {
-        self.latest.get(parameter).map(|(_, change)| change)
+    /// The change that led to this value of a parameter; `None` without one, and where it
+    /// was gone since and has another value.
+    pub fn last_change(&self, parameter: &str, value: &Value) -> Option<&Arc<Change>> {
+        self.latest.get(parameter).map(|(_, change)| change).filter(|change| change.to == *value)
     }
 
     /// The value that a parameter had before the last change that came before the first

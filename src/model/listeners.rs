@@ -42,10 +42,12 @@ struct Totals {
 struct Seen {
     /// Drops at the last look.
     drops: Option<u32>,
-    /// `net.core.somaxconn` when it was first seen, or the one before that, where its
-    /// limit says that it is from that time.
+    /// What listen() set, when it was called last.
+    limit: u32,
+    /// `net.core.somaxconn` when that was first seen, or the one before, where the limit
+    /// says that it is from that time.
     somaxconn: Option<u64>,
-    /// It was there at the first look, so that nothing is known of its age.
+    /// The limit was there at the first look, so that nothing is known of its age.
     of_any_age: bool,
 }
 
@@ -142,8 +144,13 @@ fn new_drops(seen: &mut HashMap<u64, Seen>, sockets: &[&Listener], bounds: &Boun
     let mut new = 0;
     let mut now = HashMap::with_capacity(sockets.len());
     for socket in sockets {
-        let first = Seen { drops: None, somaxconn: bounds.somaxconn, of_any_age };
+        let Listener { limit, .. } = **socket;
+        let first = Seen { drops: None, limit, somaxconn: bounds.somaxconn, of_any_age };
         let mut known = seen.get(&socket.cookie).copied().unwrap_or(first);
+        if known.limit != limit {
+            // listen() was called again meanwhile.
+            known = Seen { drops: known.drops, of_any_age: false, ..first };
+        }
         if let Some(drops) = socket.drops {
             let before = known.drops.unwrap_or(0);
             new += u64::from(drops.checked_sub(before).unwrap_or(drops));
@@ -279,6 +286,24 @@ mod tests {
         // After listen() again, and then its limit is the program's own.
         let again = [listener(80, 3, 0, 16, 0), listener(81, 2, 0, 8, 0)];
         assert_eq!(causes(&again, 4096), [application, application]);
+    }
+
+    /// listen() may be called again on a socket that listens (net/ipv4/af_inet.c:__inet_listen_sk).
+    #[test]
+    fn a_limit_is_judged_by_the_time_when_it_was_set() {
+        let mut tracker = Tracker::default();
+        let mut cause = |limit: u32, somaxconn: u64| {
+            let bounds = Bounds { somaxconn: Some(somaxconn), ..bounds() };
+            let sockets = [listener(80, 1, 0, limit, 0)];
+            let groups = tracker.observe(Instant::now(), &sockets, &bounds, None, LONGEST);
+            groups[0].limited_by.unwrap()
+        };
+        let somaxconn = Causes { somaxconn: 1, ..Causes::default() };
+        let older = Causes { older_somaxconn: 1, ..Causes::default() };
+        let application = Causes { application: 1, ..Causes::default() };
+        assert_eq!((cause(128, 128), cause(128, 4096)), (somaxconn, older));
+        assert_eq!((cause(4096, 4096), cause(4096, 8192)), (somaxconn, older));
+        assert_eq!(cause(128, 8192), application);
     }
 
     #[test]

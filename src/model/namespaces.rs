@@ -39,6 +39,8 @@ pub struct Namespace {
     pub place: Arc<Place>,
     /// When that was.
     pub at: Instant,
+    /// When connections were last passed over, if there are any.
+    pub passed: Option<Instant>,
     /// What was found.
     pub snapshot: Arc<Snapshot>,
 }
@@ -83,16 +85,19 @@ pub struct NotEntered {
     pub new_names: u64,
     /// Something else went wrong.
     pub failed: u64,
+    /// Names that are asked for, and that none goes by.
+    pub not_found: u64,
 }
 
 impl NotEntered {
     /// By the word for the reason.
-    pub fn by_reason(&self) -> [(&'static str, u64); 4] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 5] {
         [
             ("privilege", self.privilege),
             ("limit", self.limit),
             ("new_names", self.new_names),
             ("failed", self.failed),
+            ("not_found", self.not_found),
         ]
     }
 }

@@ -126,6 +126,7 @@ mod tests {
             default: default.map(|default| vec![default]),
             locked: false,
             changeable: true,
+            device: None,
             last_change: None,
         }
     }
@@ -135,7 +136,7 @@ mod tests {
     }
 
     fn owner(state: State, settings: &[Setting], evidence: &Evidence) -> Option<Program> {
-        let found = find(&[state], &keys(&[], |_| true), settings, evidence, Some(8), Taking::of(None));
+        let found = find(&[state], &keys(&[], |_| true), settings, evidence, Some(8), Taking::of(None, None));
         found.first().map(|owned| owned.program)
     }
 

@@ -25,6 +25,8 @@ pub struct State {
     pub locked: bool,
     /// Whether anybody can change it; what the kernel only tells moves by itself.
     pub changeable: bool,
+    /// The index number of the device it belongs to, of one that does.
+    pub device: Option<u32>,
     /// Its last change, if one was seen.
     pub last_change: Option<Arc<Change>>,
 }
@@ -44,6 +46,7 @@ impl State {
             default,
             locked: reading.read_only && !parameter.read_only,
             changeable: !parameter.read_only,
+            device: None,
             last_change: None,
         }
     }

@@ -50,10 +50,12 @@ fn container(component: &str, first: &str) -> Option<String> {
 
 /// Names that a walk over the host finds, by a number that is never given twice. A
 /// walk is dear: it is made only for numbers that nobody asked for before, and not
-/// more often than once a minute. What it did not find is remembered as well.
+/// more often than once a minute. What it did not find is remembered as well, and what
+/// was asked for meanwhile is for the next one.
 #[derive(Debug, Default)]
 pub struct Names {
     known: HashMap<u64, Option<String>>,
+    wanted: BTreeSet<u64>,
     walked: Option<Instant>,
 }
 
@@ -65,15 +67,14 @@ impl Names {
 
     /// Those of `numbers` for which a walk should be made now; it counts as made.
     pub fn missing(&mut self, now: Instant, numbers: impl IntoIterator<Item = u64>) -> BTreeSet<u64> {
-        if self.walked.is_some_and(|walked| now.saturating_duration_since(walked) < PAUSE) {
+        let unknown = numbers.into_iter().filter(|number| !self.known.contains_key(number));
+        self.wanted.extend(unknown.take(KEPT.saturating_sub(self.wanted.len())));
+        let is_early = self.walked.is_some_and(|walked| now.saturating_duration_since(walked) < PAUSE);
+        if is_early || self.wanted.is_empty() {
             return BTreeSet::new();
         }
-        let missing: BTreeSet<u64> =
-            numbers.into_iter().filter(|number| !self.known.contains_key(number)).collect();
-        if !missing.is_empty() {
-            self.walked = Some(now);
-        }
-        missing
+        self.walked = Some(now);
+        std::mem::take(&mut self.wanted)
     }
 
     /// Takes in what a walk found of those that were missing.
@@ -206,9 +207,11 @@ mod tests {
         assert_eq!(names.missing(after(70), [7, 8]), BTreeSet::new());
         // Nothing was walked for, so that the minute has not begun anew.
         assert_eq!(names.missing(after(71), [7, 9]), BTreeSet::from([9]));
-        // That walk failed: it is tried again, a minute later.
+        // That walk failed: it is tried again, a minute later, with who asked meanwhile.
         assert_eq!(names.missing(after(130), [9]), BTreeSet::new());
-        assert_eq!(names.missing(after(131), [9]), BTreeSet::from([9]));
+        assert_eq!(names.missing(after(130), [10]), BTreeSet::new());
+        assert_eq!(names.missing(after(131), [11]), BTreeSet::from([9, 10, 11]));
+        assert_eq!(names.missing(after(300), []), BTreeSet::new());
     }
 
     #[test]

@@ -1,79 +1,106 @@
 //! `/proc/net/snmp`, `/proc/net/netstat` (net/ipv4/proc.c, 2.6-6.18) and
 //! `/proc/net/snmp6` (net/ipv6/proc.c): named counters in named groups.
 
+use std::sync::Arc;
+
 use super::text::{columns, decimal, expect_decimal, expect_name, lines, signed};
 use crate::kernel::{Kernel, Malformed, Result, Root};
 
-/// Counters by group (`Tcp`, `TcpExt`, `Ip6`, …) and by the kernel's name. Names stand
-/// one behind the other: there are hundreds, for each network namespace anew.
+/// Counters by group (`Tcp`, `TcpExt`, `Ip6`, …) and by the kernel's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
-    names: String,
+    names: Arc<Names>,
+    /// In the order of the names.
+    values: Vec<u64>,
+}
+
+/// Names of counters, one behind the other: there are hundreds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Names {
+    text: String,
     /// Sorted by group and name.
     entries: Vec<Entry>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     group: Span,
     name: Span,
-    value: u64,
 }
 
-/// A piece of the names: its start and its end.
+/// A piece of the text: its start and its end.
 type Span = (u32, u32);
 
 impl Counters {
     /// The counter, if this kernel has it.
     pub fn get(&self, group: &str, name: &str) -> Option<u64> {
-        let place = self.entries.binary_search_by(|entry| self.key(entry).cmp(&(group, name))).ok()?;
-        self.entries.get(place).map(|entry| entry.value)
+        let names = &self.names;
+        let place = names.entries.binary_search_by(|entry| names.key(entry).cmp(&(group, name))).ok()?;
+        self.values.get(place).copied()
     }
 
     /// Every counter as (group, name, value), sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
-        self.entries.iter().map(|entry| {
-            let (group, name) = self.key(entry);
-            (group, name, entry.value)
-        })
+        let keys = self.names.entries.iter().map(|entry| self.names.key(entry));
+        keys.zip(&self.values).map(|((group, name), value)| (group, name, *value))
     }
 
-    fn key(&self, entry: &Entry) -> (&str, &str) {
-        (piece(&self.names, entry.group), piece(&self.names, entry.name))
-    }
-
-    fn keep(&mut self, text: &str) -> Span {
-        let start = self.names.len() as u32;
-        self.names.push_str(text);
-        (start, self.names.len() as u32)
-    }
-
-    /// Adds a counter; one that comes again later counts.
-    fn insert(&mut self, group: &str, name: &str, value: u64) {
-        let group = match self.entries.last() {
-            Some(last) if piece(&self.names, last.group) == group => last.group,
-            _ => self.keep(group),
-        };
-        let name = self.keep(name);
-        self.entries.push(Entry { group, name, value });
-    }
-
-    /// What was added, in order.
-    fn sorted(mut self) -> Self {
-        let Self { names, entries } = &mut self;
-        let key = |entry: &Entry| (piece(names, entry.group), piece(names, entry.name));
-        // What came later goes first of its kind, and stays.
-        entries.reverse();
-        entries.sort_by(|one, two| key(one).cmp(&key(two)));
-        entries.dedup_by(|later, first| key(later) == key(first));
-        entries.shrink_to_fit();
-        names.shrink_to_fit();
-        self
+    /// Keeps the names of both but once, where they are the same: those of network
+    /// namespaces nearly always are. False where they are not.
+    pub fn share_names(&mut self, other: &Self) -> bool {
+        let same = self.names == other.names;
+        if same {
+            self.names = Arc::clone(&other.names);
+        }
+        same
     }
 }
 
-fn piece(names: &str, (start, end): Span) -> &str {
-    names.get(start as usize..end as usize).unwrap_or_default()
+impl Names {
+    fn key(&self, entry: &Entry) -> (&str, &str) {
+        (piece(&self.text, entry.group), piece(&self.text, entry.name))
+    }
+
+    fn keep(&mut self, text: &str) -> Span {
+        let start = self.text.len() as u32;
+        self.text.push_str(text);
+        (start, self.text.len() as u32)
+    }
+}
+
+/// Counters as they come from a file.
+#[derive(Default)]
+struct Found {
+    names: Names,
+    values: Vec<(Entry, u64)>,
+}
+
+impl Found {
+    /// Adds a counter; one that comes again later counts.
+    fn insert(&mut self, group: &str, name: &str, value: u64) {
+        let group = match self.values.last() {
+            Some((last, _)) if piece(&self.names.text, last.group) == group => last.group,
+            _ => self.names.keep(group),
+        };
+        let name = self.names.keep(name);
+        self.values.push((Entry { group, name }, value));
+    }
+
+    /// What was added, in order.
+    fn sorted(self) -> Counters {
+        let Self { mut names, mut values } = self;
+        // What came later goes first of its kind, and stays.
+        values.reverse();
+        values.sort_by(|(one, _), (two, _)| names.key(one).cmp(&names.key(two)));
+        values.dedup_by(|(later, _), (first, _)| names.key(later) == names.key(first));
+        names.text.shrink_to_fit();
+        names.entries = values.iter().map(|(entry, _)| *entry).collect();
+        Counters { names: names.into(), values: values.into_iter().map(|(_, value)| value).collect() }
+    }
+}
+
+fn piece(text: &str, (start, end): Span) -> &str {
+    text.get(start as usize..end as usize).unwrap_or_default()
 }
 
 /// Parses pairs of lines: `Group: name name …`, then `Group: value value …`.
@@ -84,7 +111,7 @@ fn piece(names: &str, (start, end): Span) -> &str {
 /// A header without its values, another group's values, a different number of
 /// values than of names, a value that is no number.
 pub fn parse_pairs(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
-    let mut counters = Counters::default();
+    let mut counters = Found::default();
     let mut rest = lines(bytes);
     while let Some((number, header)) = rest.next() {
         let group = group_of(number, header)?;
@@ -119,7 +146,7 @@ pub fn parse_pairs(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
             }
         }
     }
-    if counters.entries.is_empty() {
+    if counters.values.is_empty() {
         return Err(Malformed::new(1, "counters", "a line `Group: name …`", b"nothing"));
     }
     Ok(counters.sorted())
@@ -137,7 +164,7 @@ fn group_of(number: usize, line: &[u8]) -> std::result::Result<&str, Malformed> 
 /// # Errors
 /// A line that is not a name and a number.
 pub fn parse_lines(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
-    let mut counters = Counters::default();
+    let mut counters = Found::default();
     for (number, line) in lines(bytes) {
         let mut parts = columns(line);
         let name = parts.next().unwrap_or_default();
@@ -150,7 +177,7 @@ pub fn parse_lines(bytes: &[u8]) -> std::result::Result<Counters, Malformed> {
         };
         counters.insert(group, short, value);
     }
-    if counters.entries.is_empty() {
+    if counters.values.is_empty() {
         return Err(Malformed::new(1, "counters", "a line `name value`", b"nothing"));
     }
     Ok(counters.sorted())
@@ -185,6 +212,17 @@ mod tests {
         assert_eq!(counters.get("Tcp", "NoSuchName"), None);
         let again = parse_pairs(b"B: Y X\nB: 4 5\nA: Y\nA: 1\nB: X\nB: 6\n").unwrap();
         assert_eq!(again.iter().collect::<Vec<_>>(), [("A", "Y", 1), ("B", "X", 6), ("B", "Y", 4)]);
+    }
+
+    #[test]
+    fn names_are_shared_where_they_are_the_same() {
+        let parsed = |text: &str| parse_pairs(text.as_bytes()).unwrap();
+        let (known, mut other) = (parsed("Tcp: A B\nTcp: 1 2\n"), parsed("Tcp: A B\nTcp: 3 4\n"));
+        assert!(other.share_names(&known) && Arc::ptr_eq(&other.names, &known.names));
+        assert_eq!((known.get("Tcp", "B"), other.get("Tcp", "B")), (Some(2), Some(4)));
+        let mut more = parsed("Tcp: A B\nTcp: 5 6\nUdp: A\nUdp: 7\n");
+        assert!(!more.share_names(&known));
+        assert_eq!((more.get("Tcp", "B"), more.get("Udp", "A")), (Some(6), Some(7)));
     }
 
     #[test]

@@ -52,6 +52,13 @@ pub fn read_online(kernel: &mut Kernel) -> Option<Vec<u32>> {
     cpus.filter(|cpus| !cpus.is_empty())
 }
 
+/// How many CPUs this host can have, by the highest number of one, as masks of CPUs have
+/// room for; `None` where sysfs does not say.
+pub fn read_possible(kernel: &mut Kernel) -> Option<u32> {
+    let cpus = kernel.read(Root::Sys, "devices/system/cpu/possible").ok().and_then(list);
+    cpus?.into_iter().max()?.checked_add(1)
+}
+
 /// `/proc/stat`
 pub fn read(kernel: &mut Kernel) -> Result<Vec<Cpu>> {
     kernel.parse(Root::Proc, "stat", parse)

@@ -81,7 +81,7 @@ pub fn read(kernel: &mut Kernel) -> ([Table; 2], Result<()>) {
         let parsed = kernel.parse(Root::Net, format_args!("stat/{cache}"), statistics::parse);
         note(parsed.map(|statistics| table.statistics = Some(statistics)));
     }
-    note(kernel.ask(Request::Neighbours, count_states).map(|counts| {
+    note(read_states(kernel).map(|counts| {
         for (table, states) in tables.iter_mut().zip(counts) {
             table.states = Some(states);
         }
@@ -93,6 +93,11 @@ pub fn read(kernel: &mut Kernel) -> ([Table; 2], Result<()>) {
         }
         _ => (tables, result),
     }
+}
+
+/// Entries of this namespace by state, IPv4 then IPv6.
+pub fn read_states(kernel: &mut Kernel) -> Result<[States; 2]> {
+    kernel.ask(Request::Neighbours, count_states)
 }
 
 #[cfg(test)]

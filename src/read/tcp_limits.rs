@@ -35,27 +35,36 @@ impl TcpLimits {
 /// What can be read of them. What cannot is `None`: it is `sysctl` and `sockstat` that
 /// tell of the failure, and a cause that cannot be told is unknown.
 pub fn read(kernel: &mut Kernel) -> TcpLimits {
-    let wmem = triple(kernel, "net/ipv4/tcp_wmem");
-    let rmem = triple(kernel, "net/ipv4/tcp_rmem");
+    // Older kernels show some in the initial namespace only.
+    let single = |kernel: &mut _, path| sysctl::read_global_unsigned(kernel, path).ok().flatten();
+    let single = |kernel: &mut _, path| single(kernel, path).map(|[value]| value);
     let mem: Option<[u64; 3]> = sysctl::read_global_unsigned(kernel, "net/ipv4/tcp_mem").ok().flatten();
-    let countable = kernel.constants().page_size == 4096;
-    let used = sockstat::read(kernel).ok().and_then(|found| found.get("TCP", "mem"));
     TcpLimits {
-        wmem_max: wmem.map(|[_, _, most]| most),
-        rmem_max: rmem.map(|[_, _, most]| most),
         core_wmem_max: single(kernel, "net/core/wmem_max"),
         core_rmem_max: single(kernel, "net/core/rmem_max"),
-        slow_start_after_idle: single(kernel, "net/ipv4/tcp_slow_start_after_idle"),
         mem_low: mem.map(|[low, _, _]| low),
-        mem: used.filter(|_| countable),
+        ..read_own(kernel)
     }
 }
 
-fn triple(kernel: &mut Kernel, path: &str) -> Option<[u64; 3]> {
-    sysctl::read_unsigned(kernel, path).ok().flatten()
+/// The same in another namespace than ours, where there is `ours` of what all share.
+pub fn read_elsewhere(kernel: &mut Kernel, ours: &TcpLimits) -> TcpLimits {
+    let TcpLimits { core_wmem_max, core_rmem_max, mem_low, .. } = *ours;
+    TcpLimits { core_wmem_max, core_rmem_max, mem_low, ..read_own(kernel) }
 }
 
-/// Older kernels show it in the initial namespace only.
-fn single(kernel: &mut Kernel, path: &str) -> Option<u64> {
-    sysctl::read_global_unsigned(kernel, path).ok().flatten().map(|[value]| value)
+/// Without what all namespaces share.
+fn read_own(kernel: &mut Kernel) -> TcpLimits {
+    let triple = |kernel: &mut _, path| sysctl::read_unsigned(kernel, path).ok().flatten();
+    let most = |kernel: &mut _, path| triple(kernel, path).map(|[_, _, most]| most);
+    let idle = sysctl::read_unsigned(kernel, "net/ipv4/tcp_slow_start_after_idle").ok().flatten();
+    let countable = kernel.constants().page_size == 4096;
+    let used = sockstat::read(kernel).ok().and_then(|found| found.get("TCP", "mem"));
+    TcpLimits {
+        wmem_max: most(kernel, "net/ipv4/tcp_wmem"),
+        rmem_max: most(kernel, "net/ipv4/tcp_rmem"),
+        slow_start_after_idle: idle.map(|[value]| value),
+        mem: used.filter(|_| countable),
+        ..TcpLimits::default()
+    }
 }

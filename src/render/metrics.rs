@@ -21,7 +21,8 @@ further apart where more than 160 would be in use.
 Metrics with (`netns`) among their labels are also shown of other network namespaces,
 where `--netns` asks for them, with the name of the namespace. Of parameters those are
 shown whose value is another than the exporter's own namespace has, or than the
-kernel's default.
+kernel's default, and those that were seen to change. docs/support.md tells what else is
+left out, and why.
 
 Headings name the collectors that `collect[]` and `--no-collector.NAME` select.
 ";

@@ -1,85 +1,63 @@
-//! One network namespace: what is kept open inside, and what was read there.
+//! One network namespace: the way in, what is kept open inside, and what was seen.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tracing::debug;
+use tracing::{debug, info, warn};
 
-use super::super::passes::Passes;
-use super::super::{Settings, parameters, sources};
-use crate::catalogue::{Parameter, Scope};
+use super::pace::LONGEST;
+use super::reader::{Common, Reader, Turn};
 use crate::kernel::namespaces::Home;
 use crate::kernel::netlink::Open;
 use crate::kernel::{Error, Kernel, Result};
-use crate::model::connections::waiting::WaitingBy;
-use crate::model::connections::{Pass, Sums};
-use crate::model::host::Facts;
-use crate::model::listeners::{Group, Tracker};
-use crate::model::namespaces::{Chosen, NotEntered};
-use crate::model::parameters::State;
-use crate::model::recommend::{Evidence, recommend};
-use crate::model::{Connections, Snapshot};
-use crate::read::sysctl::Value;
-use crate::read::{conntrack, counters, links, listeners, sockstat};
-
-/// What a namespace has for itself.
-fn is_own(parameter: &Parameter) -> bool {
-    parameter.scope != Scope::Initial
-}
-
-/// What namespaces are compared with: the own one, and the kernel's defaults.
-#[derive(Default)]
-pub(super) struct Host {
-    at: Option<Instant>,
-    facts: Option<Facts>,
-    unusable_pages: Option<u64>,
-    values: BTreeMap<String, Value>,
-}
-
-impl Host {
-    /// Reads it anew where it is older than `--sockets.interval`.
-    pub(super) fn refresh(&mut self, kernel: &mut Kernel, settings: &Settings, now: Instant) {
-        let is_old = |at| now.saturating_duration_since(at) >= settings.sockets_interval;
-        if self.at.is_none_or(is_old) && settings.wants("sysctl") {
-            self.at = Some(now);
-            self.facts = sources::facts(kernel, &mut self.unusable_pages).ok();
-            let (states, _) = parameters::read(kernel, &settings.devices, None, is_own);
-            self.values = states.into_iter().map(|state| (state.name, state.value)).collect();
-        }
-    }
-
-    /// Whether a value of a namespace is another than ours, or than the kernel's default.
-    fn differs(&self, state: &State) -> bool {
-        let here = self.values.get(&state.name);
-        let default = state.default.as_ref().map(|numbers| Value::Numbers(numbers.clone()));
-        here.is_some_and(|value| *value != state.value) || default.is_some_and(|value| value != state.value)
-    }
-}
+use crate::ledger::row;
+use crate::model::Snapshot;
+use crate::model::namespaces::{Chosen, Namespace, NotEntered};
 
 /// A namespace that is read.
 pub(super) struct Room {
     chosen: Chosen,
+    since: Instant,
     open: Open,
     reader: Reader,
-    visited: Option<Instant>,
     seen: Option<(Instant, Arc<Snapshot>)>,
     failure: Option<Failure>,
+    /// CPU time of the last visit, and of the last with a pass over connections.
+    costs: [Duration; 2],
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Failure {
+/// Why a namespace cannot be read at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
     Privilege,
     /// It went away, as far as is known before the next scan.
     Gone,
     Other,
 }
 
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        match error {
+            error if error.is_permission() => Self::Privilege,
+            error if error.is_absent() => Self::Gone,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl Room {
-    pub(super) fn new(chosen: Chosen) -> Self {
-        let reader = Reader::default();
-        Self { chosen, open: Open::default(), reader, visited: None, seen: None, failure: None }
+    pub(super) fn new(chosen: Chosen, since: Instant) -> Self {
+        Self {
+            chosen,
+            since,
+            open: Open::default(),
+            reader: Reader::default(),
+            seen: None,
+            failure: None,
+            costs: [Duration::ZERO; 2],
+        }
     }
 
     /// The same, as a later scan found it.
@@ -91,19 +69,37 @@ impl Room {
         &self.chosen
     }
 
-    /// When it is to be read again. The first visit is without sockets and not worth
-    /// an interval.
+    /// When it is to be looked at again. The first visit is without sockets and not
+    /// worth an interval.
     pub(super) fn due(&self, interval: Duration) -> Option<Instant> {
         let is_first = self.reader.pause.is_none() && self.failure.is_none();
-        self.visited.map(|visited| if is_first { visited } else { visited + interval })
+        self.reader.visited.map(|visited| if is_first { visited } else { visited + interval })
     }
 
-    pub(super) fn seen(&self) -> Option<(Instant, &Arc<Snapshot>)> {
-        self.seen.as_ref().map(|(at, snapshot)| (*at, snapshot))
+    /// When a pass over its connections is due, and when it must not wait any longer;
+    /// `None` where there are none.
+    pub(super) fn pass_due(&self, interval: Duration) -> Option<[Instant; 2]> {
+        let is_known = self.reader.pause.is_some() && self.failure.is_none();
+        let due = self.reader.passed.map_or(self.since, |passed| passed + interval);
+        let latest = self.reader.passed.unwrap_or(self.since) + LONGEST;
+        (is_known && self.reader.has.tcp).then_some([due, latest])
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        self.failure.is_some()
+    /// What a look and a pass, with the look that goes with it, are known to cost.
+    pub(super) fn costs(&self) -> [Duration; 2] {
+        let [look, pass] = self.costs;
+        [look, if self.reader.has.tcp { pass } else { Duration::ZERO }]
+    }
+
+    /// As it was last seen, if it was.
+    pub(super) fn seen(&self) -> Option<Namespace> {
+        let (at, snapshot) = self.seen.as_ref()?;
+        Some(Namespace {
+            place: Arc::clone(&self.chosen.place),
+            at: *at,
+            passed: self.reader.passed,
+            snapshot: Arc::clone(snapshot),
+        })
     }
 
     /// Counts it where it cannot be read.
@@ -116,7 +112,7 @@ impl Room {
     }
 
     pub(super) fn forget_connections(&mut self) {
-        (self.reader.passes, self.reader.waiting) = (None, None);
+        self.reader.forget_connections();
     }
 
     /// Enters by `door`, reads and returns.
@@ -125,183 +121,46 @@ impl Room {
         kernel: &mut Kernel,
         home: &Home,
         door: &Path,
-        (settings, host, share): (&Settings, &Host, f64),
-        started: Instant,
+        common: &mut Common,
+        turn: Turn,
     ) -> Result<()> {
-        let Self { open, reader, chosen, visited, .. } = self;
-        let last = *visited;
-        let snapshot = kernel.visit(home, (door, chosen.place.inode), open, |kernel| {
-            reader.read(kernel, (settings, host), share, (last, started))
-        })?;
-        if let Some(error) = reader.failed.take() {
-            debug!(netns = chosen.place.name, "{error}");
-        }
+        let Self { open, reader, chosen, .. } = self;
+        let failed: BTreeSet<_> = reader.failed.keys().copied().collect();
+        let snapshot = kernel
+            .visit(home, (door, chosen.place.inode), open, |kernel| reader.read(kernel, common, turn))?;
         self.seen = Some((Instant::now(), Arc::new(snapshot)));
+        self.log(&failed);
         Ok(())
     }
 
-    /// Remembers what came of it. What cannot be entered any more is not kept in being.
-    pub(super) fn note(&mut self, outcome: Result<()>, started: Instant) {
-        self.visited = Some(started);
-        self.failure = outcome.err().map(|error| {
-            (self.open, self.seen) = (Open::default(), None);
-            match error {
-                error if error.is_permission() => Failure::Privilege,
-                error if error.is_absent() => Failure::Gone,
-                _ => Failure::Other,
-            }
-        });
-    }
-}
-
-/// What is known of a namespace from visit to visit.
-#[derive(Default)]
-struct Reader {
-    tracker: Tracker,
-    passes: Option<Passes>,
-    waiting: Option<WaitingBy>,
-    connections: Connections,
-    evidence: Evidence,
-    /// Time between the last two visits.
-    pause: Option<Duration>,
-    /// The first thing that could not be read.
-    failed: Option<Error>,
-}
-
-impl Reader {
-    /// Reads what the rules look at, from inside. Tables that all namespaces share are
-    /// read by the own one.
-    fn read(
-        &mut self,
-        kernel: &mut Kernel,
-        (settings, host): (&Settings, &Host),
-        share: f64,
-        (last, started): (Option<Instant>, Instant),
-    ) -> Snapshot {
-        let mut snapshot = Snapshot::default();
-        let wants = |name| settings.wants(name);
-        if wants("snmp") {
-            snapshot.snmp = self.keep(counters::read_snmp(kernel));
+    /// Tells of what has changed since `failed` was all that could not be read.
+    fn log(&mut self, failed: &BTreeSet<&'static str>) {
+        let changes = std::mem::take(&mut self.reader.changes);
+        let (name, now) = (&self.chosen.place.name, &self.reader.failed);
+        for (source, detail) in now.iter().filter(|(source, _)| !failed.contains(*source)) {
+            warn!(netns = name, collector = source, "failed: {detail}");
         }
-        if wants("snmp6") {
-            snapshot.snmp6 = self.keep(counters::read_snmp6(kernel));
+        for source in failed.iter().filter(|source| !now.contains_key(*source)) {
+            info!(netns = name, collector = source, "ok");
         }
-        if wants("netstat") {
-            snapshot.netstat = self.keep(counters::read_netstat(kernel));
+        for change in changes {
+            info!(netns = name, "{}", row(&change));
         }
-        // Whether there are sockets to walk depends on these.
-        let sockstat = self.keep(sockstat::read(kernel));
-        let sockstat6 = self.keep(sockstat::read6(kernel));
-        let figures = [
-            sockstat.as_ref().map(|all| [all.get("TCP", "inuse"), all.get("TCP", "tw")]),
-            sockstat6.as_ref().map(|all| [all.get("TCP6", "inuse"), None]),
-        ];
-        let has_sockets =
-            sockstat.is_none() || figures.iter().flatten().flatten().flatten().any(|count| *count > 0);
-        if wants("sockstat") {
-            let (limits, result) = sockstat::read_limits(kernel);
-            self.keep(result);
-            (snapshot.sockstat, snapshot.socket_limits) = (sockstat, Some(limits));
-        }
-        if wants("sockstat6") {
-            snapshot.sockstat6 = sockstat6;
-        }
-        if wants("conntrack") {
-            let (found, result) = conntrack::read(kernel);
-            self.keep(result);
-            snapshot.conntrack = found;
-        }
-        if wants("netdev") {
-            snapshot.links = self.keep(links::read(kernel)).map(|mut links| {
-                links.retain(|link| !link.loopback && settings.devices.keeps(&link.name));
-                links
-            });
-        }
-        if wants("sysctl") {
-            let facts = host.facts.as_ref();
-            let (states, result) = parameters::read(kernel, &settings.devices, facts, is_own);
-            self.keep(result);
-            snapshot.parameters = Some(states);
-        }
-        if let Some(last) = last {
-            self.pause = Some(started.saturating_duration_since(last));
-            self.look(kernel, settings, has_sockets, share, started);
-            snapshot.connections = wants("connection").then(|| Arc::new(self.connections.clone()));
-            if wants("listener") {
-                let groups = self.listeners(kernel, settings, has_sockets, started);
-                snapshot.listeners = groups.map(Arc::new);
-            }
-        }
-        self.recommend(&mut snapshot, (settings, host), started);
-        snapshot
     }
 
-    /// Recommends by all parameters, of which those are kept then that differ.
-    fn recommend(&mut self, snapshot: &mut Snapshot, (settings, host): (&Settings, &Host), started: Instant) {
-        self.evidence.observe(started, snapshot, self.pause.unwrap_or_default());
-        let Some(states) = &mut snapshot.parameters else { return };
-        let found = recommend(states, host.facts.as_ref(), &self.evidence, &settings.paths);
-        snapshot.recommendations = found;
-        // What is locked is the host's.
-        states.retain(|state| state.changeable && !state.locked && host.differs(state));
-        states.shrink_to_fit();
-    }
-
-    /// Passes over connections. The kernel has one table for all namespaces, so that
-    /// the walk for one without any is not free, and is not made.
-    fn look(
-        &mut self,
-        kernel: &mut Kernel,
-        settings: &Settings,
-        has_sockets: bool,
-        share: f64,
-        started: Instant,
-    ) {
-        if !settings.wants("connection") {
-            (self.passes, self.waiting, self.connections) = (None, None, Connections::default());
-        } else if has_sockets {
-            // Closed connections are not heard of: that takes a thread for each.
-            let plan = settings.sampling(&Arc::default(), &Arc::default()).without_close_notifications();
-            let passes = self.passes.get_or_insert_with(|| Passes::new(kernel, &plan));
-            let found = passes.run(kernel, started, share, &plan);
-            self.keep(found.outcome);
-            (self.waiting, self.connections) = (found.waiting, found.connections);
-            if let Some(followed) = &mut self.connections.followed {
-                // Histograms are large, and not shown of other namespaces.
-                let Sums { ratios, rtt, min_rtt, delivery_rates, .. } = &mut followed.sums;
-                (*ratios, *rtt, *min_rtt, *delivery_rates) = Default::default();
-            }
+    /// Remembers what came of a visit. What cannot be entered any more is not kept in
+    /// being.
+    pub(super) fn note(&mut self, failure: Option<(Failure, String)>, turn: Turn, cost: Duration) {
+        self.reader.visited = Some(turn.started);
+        self.costs[usize::from(turn.pass)] = cost;
+        let before = self.failure.take();
+        let Some((failure, detail)) = failure else { return };
+        let name = &self.chosen.place.name;
+        if failure == Failure::Gone || before.is_some() {
+            debug!(netns = name, "not read: {detail}");
         } else {
-            let followed = self.connections.followed.take();
-            self.waiting = None;
-            self.connections = Connections { now: Some(Pass::default()), followed, ..Connections::default() };
+            warn!(netns = name, "cannot be read: {detail}");
         }
-    }
-
-    fn listeners(
-        &mut self,
-        kernel: &mut Kernel,
-        settings: &Settings,
-        has_sockets: bool,
-        started: Instant,
-    ) -> Option<Vec<Group>> {
-        let found = if has_sockets { self.keep(listeners::read(kernel))? } else { Vec::new() };
-        let (bounds, result) = listeners::read_bounds(kernel);
-        self.keep(result);
-        let longest = 3 * self.pause.unwrap_or_default().max(settings.sockets_interval);
-        Some(self.tracker.observe(started, &found, &bounds, self.waiting.as_ref(), longest))
-    }
-
-    /// What is absent is no failure.
-    fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
-        match result {
-            Ok(value) => Some(value),
-            Err(error) => {
-                if !error.is_absent() {
-                    self.failed.get_or_insert(error);
-                }
-                None
-            }
-        }
+        (self.open, self.seen, self.failure) = (Open::default(), None, Some(failure));
     }
 }

@@ -80,7 +80,7 @@ pub struct Causes {
     /// It is less: listen() asked for it, unless somaxconn was raised before we
     /// first saw the socket and nobody wrote down what it was.
     pub application: u64,
-    /// It is more, or the somaxconn of the time when the socket was first seen, or of one
+    /// It is more, or the somaxconn of the time when this limit was first seen, or of one
     /// that was there when we started the somaxconn before the last change: listen() was
     /// called under another setting. The kernel tells no age of a socket: a program that
     /// started between that change and us, and asked for just as much, is taken for an

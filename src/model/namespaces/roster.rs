@@ -110,6 +110,13 @@ impl Roster {
         (chosen, not_entered)
     }
 
+    /// Names that are asked for, and that none went by at the last scan.
+    pub fn missing<'o>(&self, others: &'o Others) -> BTreeSet<&'o str> {
+        let Others::Named(names) = others else { return BTreeSet::new() };
+        let is_known = |name: &str| self.known.values().any(|known| known.name == name);
+        names.iter().map(String::as_str).filter(|name| !is_known(name)).collect()
+    }
+
     fn learn(&mut self, inode: u64, ways: &Ways, cgroups: &mut impl FnMut(u32) -> Vec<String>) {
         let known = self.known.entry(inode).or_insert_with(|| Known {
             name: String::new(),
@@ -244,6 +251,10 @@ mod tests {
         let found = [(5, at("/run/netns/a")), (6, at("/run/netns/b"))];
         host.scan(&found, &others);
         assert_eq!(host.scan(&found, &others), (named(&[(6, "b")]), NotEntered::default()));
+        assert_eq!(host.0.missing(&others), BTreeSet::from(["none"]));
+        assert_eq!(host.0.missing(&Others::All), BTreeSet::new());
+        host.scan(&[(7, at("/run/netns/none"))], &others);
+        assert_eq!(host.0.missing(&others), BTreeSet::from(["b"]), "it need not be old");
         assert_eq!(host.scan(&found, &Others::None).0, []);
     }
 

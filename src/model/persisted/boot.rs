@@ -139,6 +139,8 @@ fn apply(left: &mut [Left], keys: &[Key], index: usize, value: &str, setting: &S
     if !taken && !setting.may_fail {
         left[index].refused.push(setting.place.clone());
     }
+    // A refused write counts as one too (net/ipv4/devinet.c:devinet_conf_proc).
+    left[index].written = true;
     if !taken && after == before {
         return;
     }

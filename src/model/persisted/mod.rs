@@ -2,6 +2,7 @@
 //! reads them, joined with the catalogue.
 
 mod boot;
+mod masks;
 mod place;
 mod problems;
 mod writes;

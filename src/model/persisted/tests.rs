@@ -1,7 +1,7 @@
 use super::*;
 use crate::read::persisted::{File, Modules, SYSCTL_CONF, parse};
 
-const TAKING: fn() -> Taking = || Taking::of(None);
+const TAKING: fn() -> Taking = || Taking::of(None, None);
 
 fn file(path: &str, text: &str) -> File {
     let lines = |loader| Some(parse(text.as_bytes(), loader));

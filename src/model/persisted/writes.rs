@@ -1,5 +1,6 @@
 //! What the kernel makes of a text that is written to a key.
 
+use super::masks;
 use crate::catalogue::{Kind, Parameter, Version};
 use crate::model::host::Facts;
 
@@ -16,10 +17,14 @@ pub enum Stored {
 /// What of the kernel decides which writes it takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Taking {
-    /// The catalogue's limits hold: they are those of this release.
-    bounded: bool,
+    /// The release, where the catalogue's limits are its own.
+    release: Option<Version>,
     /// Bytes a page.
     page_size: i64,
+    /// Timer ticks a second; 0 where that is not known.
+    hz: i64,
+    /// As many CPUs as there can be, where that is known.
+    cpus: Option<u32>,
 }
 
 /// The release whose answers the catalogue's limits are.
@@ -27,12 +32,15 @@ const MEASURED: Version = Version { major: 6, minor: 18 };
 
 impl Taking {
     /// Of this host. On earlier releases, and where it is not known, every number counts
-    /// as taken: limits came and went.
-    pub fn of(facts: Option<&Facts>) -> Self {
+    /// as taken: limits came and went. `cpus` is how many there can be.
+    pub fn of(facts: Option<&Facts>, cpus: Option<u32>) -> Self {
         let release = facts.and_then(|facts| facts.version);
+        let constants = facts.map(|facts| &facts.constants);
         Self {
-            bounded: release.is_some_and(|release| release >= MEASURED),
-            page_size: facts.map_or(4096, |facts| facts.constants.page_size as i64),
+            release: release.filter(|release| *release >= MEASURED),
+            page_size: constants.map_or(4096, |constants| constants.page_size as i64),
+            hz: constants.map_or(0, |constants| constants.hz as i64),
+            cpus,
         }
     }
 }
@@ -51,10 +59,22 @@ pub(super) fn write(
     match parameter.kind {
         Kind::Int => numbers(parameter, text, 1, before, taking),
         Kind::Ints => numbers(parameter, text, parameter.fields.len(), before, taking),
-        Kind::Text | Kind::Object => match printed(&parameter.name, text) {
-            Some(text) => (Some(Stored::Text(text)), true),
-            None => (before.cloned(), false),
-        },
+        Kind::Text | Kind::Object => {
+            let (text, taken) = match (&*parameter.name, taking.cpus) {
+                ("net.core.rps_default_mask", Some(cpus)) => masks::write(text, cpus),
+                // In one piece, or not at all (net/core/sysctl_net_core.c:flow_limit_cpu_sysctl).
+                ("net.core.flow_limit_cpu_bitmap", Some(cpus)) => match masks::write(text, cpus) {
+                    (text, true) => (text, true),
+                    _ => (None, false),
+                },
+                (name, _) => {
+                    let text = printed(name, text);
+                    let taken = text.is_some();
+                    (text, taken)
+                }
+            };
+            (text.map(Stored::Text).or(before.cloned()), taken)
+        }
     }
 }
 
@@ -67,7 +87,8 @@ pub fn written(parameter: &Parameter, text: &str, taking: Taking) -> Option<Stor
 }
 
 /// Numbers take effect one by one until one is refused (kernel/sysctl.c:proc_dointvec);
-/// those of a port range only together (net/ipv4/sysctl_net_ipv4.c:ipv4_local_port_range).
+/// those of a port range only together, and with the running one where the second is
+/// missing (net/ipv4/sysctl_net_ipv4.c:ipv4_local_port_range).
 /// What stands behind the last number a key has is not looked at.
 fn numbers(
     parameter: &Parameter,
@@ -76,6 +97,8 @@ fn numbers(
     before: Option<&Stored>,
     taking: Taking,
 ) -> (Option<Stored>, bool) {
+    /// What the range ends with until somebody sets it (net/ipv4/af_inet.c:inet_init_net).
+    const LAST_PORT: i64 = 60999;
     let mut values = match before {
         Some(Stored::Numbers(values)) => values.clone(),
         _ => vec![None; count],
@@ -84,7 +107,9 @@ fn numbers(
     let mut good = true;
     let mut taken = 0;
     for value in values.iter_mut().take(count) {
-        rest = rest.trim_ascii_start();
+        // The kernel passes over one blank more than Rust (lib/ctype.c).
+        let start = rest.iter().position(|byte| !byte.is_ascii_whitespace() && *byte != 0x0b);
+        rest = &rest[start.unwrap_or(rest.len())..];
         if rest.is_empty() {
             break;
         }
@@ -97,7 +122,7 @@ fn numbers(
         taken += 1;
     }
     let together = parameter.name == "net.ipv4.ip_local_port_range";
-    if together && matches!(values[..], [Some(first), Some(last)] if last < first) {
+    if together && matches!(values[..], [Some(first), last] if last.unwrap_or(LAST_PORT) < first) {
         good = false;
     }
     if taken == 0 || (together && !good) {
@@ -135,8 +160,9 @@ fn unsigned(digits: &str, radix: u32) -> Option<u64> {
 }
 
 fn in_bounds(parameter: &Parameter, number: i64, taking: Taking) -> bool {
-    let [least, most] = parameter.accepts.unwrap_or([i32::MIN.into(), i32::MAX.into()]);
-    !taking.bounded || (least..=most).contains(&number)
+    let [least, most] = parameter.accepted(taking.hz);
+    let is_stated = |release| parameter.accepts_until.is_none_or(|until| release < until);
+    !taking.release.is_some_and(is_stated) || (least..=most).contains(&number)
 }
 
 /// Some keys print another number than was written.
@@ -173,7 +199,7 @@ fn printed(name: &str, text: &str) -> Option<String> {
             let words: Vec<_> = text.split_ascii_whitespace().collect();
             words.iter().all(|word| is_name(word)).then(|| words.join(" "))
         }
-        // CPU masks.
+        // CPU masks, where nobody knows of how many.
         _ => text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b',').then(|| text.to_lowercase()),
     }
 }
@@ -218,7 +244,7 @@ mod tests {
     use super::*;
     use crate::catalogue::CATALOGUE;
 
-    const TAKING: Taking = Taking { bounded: true, page_size: 4096 };
+    const TAKING: Taking = Taking { release: Some(MEASURED), page_size: 4096, hz: 250, cpus: Some(2) };
 
     fn writes(name: &str, text: &str) -> (Option<Stored>, bool) {
         write(CATALOGUE.get(name).unwrap(), text, None, TAKING)
@@ -258,9 +284,22 @@ mod tests {
     fn limits_are_those_of_the_release() {
         let retries = CATALOGUE.get("net.ipv4.tcp_retries2").unwrap();
         assert_eq!(write(retries, "300", None, TAKING), (None, false));
-        let earlier = Taking { bounded: false, ..TAKING };
+        let earlier = Taking { release: None, ..TAKING };
         assert_eq!(write(retries, "300", None, earlier), one(300));
         assert_eq!(writes("net.netfilter.nf_conntrack_count", "1"), (None, false));
+    }
+
+    #[test]
+    fn limits_may_end_with_a_release_and_follow_the_tick() {
+        let ecn = CATALOGUE.get("net.ipv4.tcp_ecn").unwrap();
+        assert_eq!(write(ecn, "3", None, TAKING), (None, false));
+        let later = Taking { release: Some(Version { major: 7, minor: 3 }), ..TAKING };
+        assert_eq!(write(ecn, "3", None, later), one(3));
+        // 8589934 ticks of 4 ms are all that 31 bits hold.
+        let time = "net.ipv4.tcp_keepalive_time";
+        assert_eq!((writes(time, "8589934"), writes(time, "8589935")), (one(8589934), (None, false)));
+        let budget = "net.core.netdev_budget_usecs";
+        assert_eq!((writes(budget, "8000"), writes(budget, "7999")), (one(8000), (None, false)));
     }
 
     #[test]

@@ -19,10 +19,12 @@ pub(super) fn permit(
     proposal: &Proposal,
 ) -> bool {
     let can_be_set = state.changeable && !state.locked && has_effect(parameter, facts);
+    // Where the host is not known, the most usual rate of Linux.
+    let hz = facts.and_then(|facts| i64::try_from(facts.constants.hz).ok()).unwrap_or(250);
     let makes_sense = match (&state.value, &proposal.value) {
         (Value::Numbers(running), Value::Numbers(proposed)) => {
             let is_capacity = proposal.basis != Basis::Dangerous && formula.is_of_capacity();
-            are_numbers_sane(parameter, running, proposed, is_capacity)
+            are_numbers_sane(parameter, hz, running, proposed, is_capacity)
         }
         (Value::Text(_), Value::Text(text)) => is_text_sane(text),
         _ => false,
@@ -36,8 +38,14 @@ fn has_effect(parameter: &Parameter, facts: Option<&Facts>) -> bool {
     parameter.inert_since.zip(release).is_none_or(|(since, release)| release < since)
 }
 
-fn are_numbers_sane(parameter: &Parameter, running: &[i64], proposed: &[i64], is_capacity: bool) -> bool {
-    let [least, most] = parameter.accepts.unwrap_or([i32::MIN.into(), i32::MAX.into()]);
+fn are_numbers_sane(
+    parameter: &Parameter,
+    hz: i64,
+    running: &[i64],
+    proposed: &[i64],
+    is_capacity: bool,
+) -> bool {
+    let [least, most] = parameter.accepted(hz);
     let as_many = running.len() == proposed.len() && proposed.len() == parameter.fields.len().max(1);
     let accepted = proposed.iter().all(|number| (least.max(0)..=most).contains(number));
     // A number that no kernel has says nothing of what is running.

@@ -93,10 +93,12 @@ fn content(line: &str, loader: Loader) -> Option<Content> {
         Some(key) => (key, true),
         None => (key, false),
     };
-    // Only systemd looks for blanks behind the dash.
+    // Only systemd looks for blanks behind the dash; only procps for another dash.
     let key = match loader {
         Loader::Systemd => trim(key, loader),
         Loader::Procps => key
+            .strip_prefix('-')
+            .unwrap_or(key)
             .trim_end_matches(|character: char| trim(character.encode_utf8(&mut [0; 4]), loader).is_empty()),
     };
     let path = path(key);
@@ -153,8 +155,12 @@ pub fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Walks both at once; after a mismatch the last star takes one byte more.
+/// Walks both at once; after a mismatch the last star takes one byte more. A dot at the
+/// start stands for itself alone.
 fn matches_part(pattern: &[u8], part: &[u8]) -> bool {
+    if part.starts_with(b".") && !pattern.starts_with(b".") {
+        return false;
+    }
     let (mut at, mut next) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while next < part.len() {
@@ -189,24 +195,49 @@ fn matches_part(pattern: &[u8], part: &[u8]) -> bool {
 fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let first = if negated { 2 } else { 1 };
-    // A bracket that comes first is a member.
-    let end = first + 1 + pattern.get(first + 1..)?.iter().position(|other| *other == b']')?;
-    let members = &pattern[first..end];
     let mut found = false;
-    let mut index = 0;
-    while let Some(low) = members.get(index) {
-        match members.get(index + 1..index + 3) {
-            Some([b'-', high]) => {
+    let mut at = first;
+    loop {
+        let rest = pattern.get(at..)?;
+        at += match rest {
+            // A bracket that comes first is a member.
+            [b']', ..] if at > first => return (found != negated).then_some(at + 1),
+            [b'[', b':', ..] if let Some((name, length)) = named(rest) => {
+                found |= is_of(name, byte);
+                length
+            }
+            [low, b'-', high, ..] if *high != b']' => {
                 found |= (*low..=*high).contains(&byte);
-                index += 3;
+                3
             }
-            _ => {
-                found |= *low == byte;
-                index += 1;
+            [member, ..] => {
+                found |= *member == byte;
+                1
             }
-        }
+            [] => return None,
+        };
     }
-    (found != negated).then_some(end + 1)
+}
+
+/// The name in `[:name:]`, and the length of all that.
+fn named(pattern: &[u8]) -> Option<(&[u8], usize)> {
+    let end = pattern.windows(2).skip(2).position(|pair| pair == b":]")? + 2;
+    Some((&pattern[2..end], end + 2))
+}
+
+/// Whether a byte is of this kind (ctype(3)).
+fn is_of(name: &[u8], byte: u8) -> bool {
+    match name {
+        b"alnum" => byte.is_ascii_alphanumeric(),
+        b"alpha" => byte.is_ascii_alphabetic(),
+        b"digit" => byte.is_ascii_digit(),
+        b"lower" => byte.is_ascii_lowercase(),
+        b"punct" => byte.is_ascii_punctuation(),
+        b"upper" => byte.is_ascii_uppercase(),
+        b"xdigit" => byte.is_ascii_hexdigit(),
+        b"graph" | b"print" => byte.is_ascii_graphic(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -283,6 +314,13 @@ mod tests {
             ("a/eth[0-2]", "a/eth1", true),
             ("a/eth[!0-2]", "a/eth1", false),
             ("a/eth[]x]", "a/eth]", true),
+            ("a/eth[x-]", "a/eth-", true),
+            ("a/eth[[:digit:]_]", "a/eth7", true),
+            ("a/eth[[:digit:]_]", "a/eth_", true),
+            ("a/eth[![:digit:]]", "a/eth7", false),
+            ("a/eth[[:digit]", "a/eth:", true),
+            ("a/*", "a/.x", false),
+            ("a/.*", "a/.x", true),
             ("a/et?*", "a/eth", true),
             ("a/*th*0", "a/eth00", true),
             ("a/[", "a/[", false),
