@@ -22,6 +22,7 @@ mod limits;
 mod listeners;
 mod live;
 mod netns;
+mod owners;
 mod path;
 mod persisted;
 mod ports;

@@ -36,7 +36,7 @@ const FILE_PROBLEMS: Metric = gauge(
 const OWNER_INFO: Metric = info(
     "nettune_sysctl_owner_info",
     &["parameter", "owner"],
-    "The program that likely set a running value which the files do not explain, as its own configuration on this host states that value.",
+    "A program that likely set a running value which the files do not explain, as its own configuration on this host states that value; one sample for each such program.",
 );
 
 pub(super) fn metrics() -> Vec<&'static Metric> {

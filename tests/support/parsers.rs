@@ -85,6 +85,8 @@ const PARSERS: &[(&str, Parser)] = &[
         owners::parse_profile(&text);
         owners::parse_profile_names(&text);
         owners::parse_kube_proxy(&text);
+        owners::parse_commands(&text);
+        owners::parse_cloud_config(&text);
         Ok(())
     }),
     ("conntrack statistics", |bytes| conntrack::add_statistics(&mut Default::default(), bytes)),

@@ -13,7 +13,7 @@ use crate::kernel::{Kernel, Result, Stamp};
 
 /// Where the files are: a name that stands in several counts in the first of them
 /// (sysctl.d(5); src/sysctl.c:PreloadSystem of procps 4.0.2 has the same list).
-const DIRECTORIES: [&str; 5] = ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"];
+pub(super) const DIRECTORIES: [&str; 5] = ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"];
 
 /// procps reads it after all others; systemd only where a link in a directory leads here.
 pub const SYSCTL_CONF: &str = "/etc/sysctl.conf";
@@ -102,7 +102,7 @@ pub(super) fn stamps(kernel: &Kernel, paths: Vec<String>) -> Vec<Seen> {
 }
 
 /// Files `*.conf` of the directories called `folder`, one for each name, by name.
-fn find(kernel: &Kernel, folder: &str) -> Vec<String> {
+pub(super) fn find(kernel: &Kernel, folder: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for top in DIRECTORIES {
