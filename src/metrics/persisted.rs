@@ -31,7 +31,7 @@ const CONFLICT: Metric = gauge(
 const FILE_PROBLEMS: Metric = gauge(
     "nettune_sysctl_file_problems",
     &["file", "problem"],
-    "Lines of a file that do not do what they say: unknown_key, refused_value, syntax, module_missing (the module that makes the key is loaded later); unreadable is 1 for a whole file. At most 20 samples.",
+    "Lines of a file that do not do what they say: unknown_key, refused_value, syntax, module_missing (the module that makes the key, or that the value names, is loaded later), unverified (whether the kernel has what the value names cannot be told); unreadable is 1 for a whole file. At most 20 samples.",
 );
 const OWNER_INFO: Metric = info(
     "nettune_sysctl_owner_info",

@@ -75,6 +75,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("module lists", |bytes| {
         persisted::parse_module_names(bytes);
         persisted::parse_modprobe(bytes);
+        persisted::parse_module_files(bytes);
         persisted::parse_loaded(bytes);
         persisted::parse_packaged(bytes);
         Ok(())

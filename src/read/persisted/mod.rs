@@ -2,11 +2,13 @@
 //! loaded before: sysctl.d(5), modules-load.d(5), modprobe.d(5).
 
 mod modules;
+mod offered;
 mod parse;
 
 use std::collections::BTreeSet;
 
-pub use modules::{Modules, parse_loaded, parse_modprobe, parse_module_names};
+pub use modules::{Modprobe, Modules, parse_loaded, parse_modprobe, parse_module_names};
+pub use offered::{Offered, parse_module_files};
 pub use parse::{Content, Line, Loader, is_pattern, matches, parse, path};
 
 use crate::kernel::{Kernel, Result, Stamp};
