@@ -7,6 +7,7 @@ mod namespace;
 mod support;
 
 mod answers;
+mod bad_files;
 mod cli;
 mod closes;
 mod connections;

@@ -80,7 +80,7 @@ fn apply(tree: &Path, first: &str, loader: Loader, paths: &[&str]) -> Option<(Va
     Some((values(before), values(after)))
 }
 
-fn runs(loader: Loader) -> bool {
+pub(crate) fn runs(loader: Loader) -> bool {
     let program = command(loader).split(' ').next().unwrap();
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -90,7 +90,7 @@ fn runs(loader: Loader) -> bool {
 }
 
 /// Keys that a new network namespace has, as it shows them.
-fn namespaced() -> Option<Vec<Key>> {
+pub(crate) fn namespaced() -> Option<Vec<Key>> {
     let output = Command::new("unshare")
         .args([
             "--net",
@@ -135,7 +135,7 @@ fn configuration(tree: &Path, loader: Loader) -> (Configuration, Taking) {
 }
 
 /// Compares key by key, with `first` run before the program; the number of keys that the tree changes.
-fn compare(tree: &Path, first: &str, keys: &[Key], loader: Loader) -> Option<usize> {
+pub(crate) fn compare(tree: &Path, first: &str, keys: &[Key], loader: Loader) -> Option<usize> {
     let name = tree.file_name().unwrap().to_string_lossy().into_owned();
     let (configuration, taking) = configuration(tree, loader);
     let found = evaluate(&configuration, keys, &BTreeSet::new(), taking);

@@ -93,7 +93,7 @@ fn of_name(modules: &Modules, key: &str, name: &str, taking: Taking) -> Outcome 
         };
         return if is_known { Outcome::Refused } else { Outcome::Unknown };
     }
-    // From 6.8 on a discipline is asked for by an alias, which a blacklist hides.
+    // From 6.9 on a discipline is asked for by an alias, which a blacklist hides.
     let is_hidden = key == QDISC && taking.by_alias && modules.blacklisted.contains(&module);
     if modules.replaced.contains(&module) || is_hidden {
         Outcome::Refused

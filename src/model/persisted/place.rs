@@ -33,7 +33,8 @@ pub fn persisting(
     value: &str,
     taking: Taking,
 ) -> Option<Persisting> {
-    if !is_plain(value) || !is_plain(&key.name) {
+    let has_no_place = configuration.files.iter().any(|file| OWN.strip_suffix('/') == Some(&file.path));
+    if has_no_place || !is_plain(value) || !is_plain(&key.name) {
         return None;
     }
     let wanted = match write(key.parameter, value, None, taking) {

@@ -50,7 +50,6 @@ impl Evidence {
 
 #[derive(Deserialize)]
 struct CloudConfig {
-    #[serde(default)]
     bootcmd: Vec<Command>,
 }
 
@@ -62,9 +61,23 @@ enum Command {
     Words(Vec<String>),
 }
 
-/// Paths and texts that `bootcmd` writes.
+/// Longest `bootcmd` that is parsed, bytes, and most brackets in it: a parser of YAML takes
+/// its time for brackets within brackets.
+const LIMIT: usize = 64 << 10;
+const BRACKETS: usize = 100;
+
+/// Paths and texts that `bootcmd` writes, in a configuration as cloud-init stores it: keys
+/// begin lines, and lists go on below them.
 pub fn parse_cloud_config(text: &str) -> Vec<(String, String)> {
-    let Ok(Some(parsed)) = serde_yaml::from_str::<Option<CloudConfig>>(text) else { return Vec::new() };
+    let lines = text.split_inclusive('\n').skip_while(|line| !line.starts_with("bootcmd:"));
+    let is_below = |line: &str| line.starts_with([' ', '-', '\n']) && !line.starts_with("---");
+    let lines = lines.enumerate().take_while(|(index, line)| *index == 0 || is_below(line));
+    let text: String = lines.map(|(_, line)| line).collect();
+    let brackets = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    if text.len() > LIMIT || brackets > BRACKETS {
+        return Vec::new();
+    }
+    let Ok(parsed) = serde_yaml::from_str::<CloudConfig>(&text) else { return Vec::new() };
     let settings = parsed.bootcmd.iter().flat_map(|command| match command {
         Command::Shell(text) => parse_commands(text),
         Command::Words(words) => settings(words),
@@ -74,6 +87,8 @@ pub fn parse_cloud_config(text: &str) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -86,6 +101,22 @@ mod tests {
         assert_eq!(parse_cloud_config(text), expected);
         for nothing in ["", "#cloud-config\n", "bootcmd: 5", "- a", "\u{1}", "bootcmd:\n- {a: b}\n"] {
             assert_eq!(parse_cloud_config(nothing), [], "{nothing}");
+        }
+    }
+
+    #[test]
+    fn what_is_hard_to_parse_takes_no_time() {
+        for hard in [
+            format!("bootcmd: {}", "[".repeat(LIMIT - 9)),
+            format!("bootcmd: {}{}", "[".repeat(BRACKETS), "a,".repeat(LIMIT / 2 - BRACKETS)),
+            format!("bootcmd: {}", "- ".repeat(LIMIT / 2 - 5)),
+            format!("bootcmd: {}", "? ".repeat(LIMIT / 2 - 5)),
+            format!("bootcmd: {}", "&a *a ".repeat(LIMIT / 6 - 2)),
+            format!("bootcmd:\n{}", "- &a !!x a: |\n".repeat(LIMIT / 14 - 1)),
+        ] {
+            let started = Instant::now();
+            assert_eq!(parse_cloud_config(&hard), []);
+            assert!(started.elapsed() < Duration::from_secs(5), "{}", &hard[..20]);
         }
     }
 }

@@ -6,12 +6,17 @@
 use serde_json::Value;
 
 use super::{Evidence, IP_FORWARD, Origin, Program};
-use crate::kernel::{Kernel, Root};
+use crate::kernel::Kernel;
 
 /// Written while it runs (daemon/config/config_linux.go); the second is where `/var/run`
 /// is no link.
 const RUNNING: [&str; 2] = ["/run/docker.pid", "/var/run/docker.pid"];
 const SETTINGS: &str = "/etc/docker/daemon.json";
+/// Where its command line is written down. That of the process itself is not read: who
+/// reads it waits as long as the memory of the process is locked.
+const COMMANDS: [&str; 3] =
+    ["/etc/systemd/system/docker.service", "/usr/lib/systemd/system/docker.service", "/etc/default/docker"];
+const DROP_INS: &str = "systemd/system/docker.service.d";
 /// There while the host is part of a swarm (daemon/cluster/utils.go:savePersistentState).
 const SWARM: &str = "/var/lib/docker/swarm/docker-state.json";
 
@@ -20,16 +25,13 @@ const NEIGHBOURS: [(&str, &str); 3] =
     [("gc_thresh1", "8192"), ("gc_thresh2", "49152"), ("gc_thresh3", "65536")];
 
 pub(super) fn read(kernel: &mut Kernel, evidence: &mut Evidence) {
-    let Some((file, number)) =
-        RUNNING.into_iter().find_map(|file| Some((file, evidence.text(kernel, file)?)))
-    else {
-        return;
-    };
+    let Some(file) = RUNNING.into_iter().find(|file| evidence.has(kernel, file)) else { return };
     let settings = evidence.text(kernel, SETTINGS).unwrap_or_default();
     let settings: Value = serde_json::from_str(&settings).unwrap_or_default();
-    let number: Option<u32> = number.trim().parse().ok();
-    let command = number.and_then(|number| kernel.read(Root::Proc, format_args!("{number}/cmdline")).ok());
-    if settings["ip-forward"] != Value::Bool(false) && !command.is_some_and(says_no) {
+    let mut commands = COMMANDS.map(str::to_owned).to_vec();
+    commands.extend(evidence.drop_ins(kernel, DROP_INS));
+    let mut commands = commands.iter().filter_map(|file| evidence.text(kernel, file));
+    if settings["ip-forward"] != Value::Bool(false) && !commands.any(|text| says_no(&text)) {
         let place = format!("\"ip-forward\" in {SETTINGS}");
         evidence.claim(Program::Docker, IP_FORWARD, "1", Origin::new(file, place));
     }
@@ -42,9 +44,12 @@ pub(super) fn read(kernel: &mut Kernel, evidence: &mut Evidence) {
     }
 }
 
-/// Whether a command line, whose words end in NUL, turns `ip-forward` off: a flag of Go.
-fn says_no(command: &[u8]) -> bool {
-    let words = command.split(|byte| *byte == 0);
-    let mut values = words.filter_map(|word| word.strip_prefix(b"--ip-forward="));
-    values.any(|value| matches!(value, b"0" | b"f" | b"F" | b"false" | b"FALSE" | b"False"))
+/// Whether a command line turns `ip-forward` off: a flag of Go.
+fn says_no(text: &str) -> bool {
+    let words =
+        text.lines().filter(|line| !line.trim_start().starts_with('#')).flat_map(str::split_whitespace);
+    let mut values = words
+        .filter_map(|word| word.trim_matches(['"', '\'']).split_once("--ip-forward="))
+        .map(|(_, value)| value);
+    values.any(|value| matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
 }

@@ -12,7 +12,7 @@ mod tuned;
 mod ufw;
 
 use crate::kernel::Kernel;
-use crate::read::persisted::{DIRECTORIES, Seen, find, stamps};
+use crate::read::persisted::{Seen, directories, find};
 
 pub use cloud_init::parse_cloud_config;
 pub use ini::parse_ini;
@@ -23,8 +23,11 @@ pub use tuned::{parse_profile, parse_profile_names};
 /// Largest of these files that is read, bytes.
 const FILE_LIMIT: usize = 1 << 20;
 
-/// Most names that are looked at in one directory.
-const NAMES: usize = 1000;
+/// Most names that a directory may have.
+const NAMES: usize = 5000;
+
+/// Most claims that are kept, of all programs; every scrape looks through them.
+const CLAIMS: usize = 2000;
 
 const IP_FORWARD: &str = "net/ipv4/ip_forward";
 
@@ -84,7 +87,7 @@ pub struct Evidence {
 
 /// What tells that [`read`] would now find something else than `evidence`.
 pub fn look(kernel: &Kernel, evidence: &Evidence) -> Vec<Seen> {
-    stamps(kernel, evidence.files.clone())
+    kernel.host_stamps(evidence.files.clone())
 }
 
 /// Reads them. What cannot be read says nothing.
@@ -100,13 +103,17 @@ pub fn read(kernel: &mut Kernel) -> Evidence {
     evidence
 }
 
+fn text(kernel: &mut Kernel, path: &str) -> Option<String> {
+    let bytes = kernel.host_file(path, FILE_LIMIT).ok()?;
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
 /// All that is looked at is among the files from then on, whether or not it is there.
 impl Evidence {
     /// The text of a file.
     fn text(&mut self, kernel: &mut Kernel, path: &str) -> Option<String> {
         self.files.push(path.to_owned());
-        let bytes = kernel.host_file(path, FILE_LIMIT).ok()?;
-        Some(String::from_utf8_lossy(bytes).into_owned())
+        text(kernel, path)
     }
 
     /// Whether there is such a file.
@@ -124,12 +131,25 @@ impl Evidence {
 
     /// Files `*.conf` of the directories called `folder`, as systemd finds drop-ins.
     fn drop_ins(&mut self, kernel: &Kernel, folder: &str) -> Vec<String> {
-        self.files.extend(DIRECTORIES.map(|top| format!("{top}/{folder}")));
+        self.files.extend(directories(folder));
         find(kernel, folder)
     }
 
     fn claim(&mut self, program: Program, path: impl Into<String>, value: impl Into<String>, origin: Origin) {
-        self.claims.push(Claim { program, path: path.into(), value: value.into(), over: None, origin });
+        self.claim_over(None, program, path, value, origin);
+    }
+
+    fn claim_over(
+        &mut self,
+        over: Option<&'static str>,
+        program: Program,
+        path: impl Into<String>,
+        value: impl Into<String>,
+        origin: Origin,
+    ) {
+        if self.claims.len() < CLAIMS {
+            self.claims.push(Claim { program, path: path.into(), value: value.into(), over, origin });
+        }
     }
 }
 

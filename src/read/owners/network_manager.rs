@@ -2,12 +2,12 @@
 //! (src/core/devices/nm-device.c), and loose reverse path filtering of devices that it
 //! makes endpoints of MPTCP (src/core/nm-l3cfg.c:_rp_filter_update).
 
-use super::{Claim, Evidence, IP_FORWARD, Origin, Program, parse_ini};
+use super::{Evidence, IP_FORWARD, Origin, Program, parse_ini, text};
 use crate::kernel::{Kernel, Root};
 use crate::read::links;
 
-/// A file for each device, by its index, with the profile that is active on it
-/// (src/core/nm-config.c:nm_config_device_state_write).
+/// A file for each device, by its index, with the profile that is active on it, put anew
+/// into the directory when that changes (src/core/nm-config.c:nm_config_device_state_write).
 const DEVICES: &str = "/run/NetworkManager/devices";
 
 /// Profiles in its own format, those made at run time first.
@@ -24,7 +24,7 @@ pub(super) fn read(kernel: &mut Kernel, evidence: &mut Evidence) {
     let mut active: Vec<(u32, String)> = Vec::new();
     for file in evidence.entries(kernel, DEVICES) {
         let index = file.rsplit('/').next().and_then(|index| index.parse().ok());
-        let text = evidence.text(kernel, &file).unwrap_or_default();
+        let text = text(kernel, &file).unwrap_or_default();
         let profile = value(&text, "device", "connection-uuid").map(str::to_owned);
         active.extend(index.zip(profile));
     }
@@ -54,13 +54,9 @@ pub(super) fn read(kernel: &mut Kernel, evidence: &mut Evidence) {
             }
             let is_here = |index| here.iter().any(|(active, _)| *active == index);
             for (name, _) in names.iter().filter(|(_, device)| is_here(device.index)) {
-                evidence.claims.push(Claim {
-                    program: Program::NetworkManager,
-                    path: format!("net/ipv4/conf/{name}/rp_filter"),
-                    value: "2".to_owned(),
-                    over: Some("1"),
-                    origin: Origin::new(&file, place("connection.mptcp-flags")),
-                });
+                let origin = Origin::new(&file, place("connection.mptcp-flags"));
+                let path = format!("net/ipv4/conf/{name}/rp_filter");
+                evidence.claim_over(Some("1"), Program::NetworkManager, path, "2", origin);
             }
         }
     }

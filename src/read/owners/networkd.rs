@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::shell::variable;
-use super::{Evidence, IP_FORWARD, Origin, Program, parse_ini};
+use super::{Evidence, IP_FORWARD, Origin, Program, parse_ini, text};
 use crate::kernel::Kernel;
 use crate::read::links;
 
 /// A file for each link, by its index, while networkd runs. It names the .network file
-/// that the link is set up by (src/network/networkd-state-file.c:link_save).
+/// that the link is set up by, and is put anew into the directory when that changes
+/// (src/network/networkd-state-file.c:link_save).
 const LINKS: &str = "/run/systemd/netif/links";
 
 /// Where networkd's own settings are: the first counts, and drop-ins over it.
@@ -25,7 +26,7 @@ pub(super) fn read(kernel: &mut Kernel, evidence: &mut Evidence) {
     }
     let devices = links::read_identities(kernel).unwrap_or_default();
     for state in states {
-        let network = evidence.text(kernel, &state).and_then(|text| variable(&text, "NETWORK_FILE"));
+        let network = text(kernel, &state).and_then(|text| variable(&text, "NETWORK_FILE"));
         let Some(network) = network else { continue };
         let folder = format!("systemd/network/{}.d", network.rsplit('/').next().unwrap_or_default());
         let options = options(kernel, evidence, &network, &folder);

@@ -2,7 +2,9 @@
 //! (tuned-profiles(7), tuned.conf(5); tuned/profiles/loader.py, locator.py and merger.py,
 //! tuned/plugins/plugin_sysctl.py and plugin_net.py of 2.20 and 2.25).
 
-use super::{Evidence, Origin, Program, parse_ini};
+use std::collections::BTreeMap;
+
+use super::{CLAIMS, Evidence, Origin, Program, parse_ini};
 use crate::kernel::Kernel;
 use crate::read::persisted::path;
 
@@ -19,12 +21,15 @@ const FOLDERS: [&str; 4] = ["/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned
 /// Most profiles that are read, one including the other.
 const PROFILES: usize = 20;
 
+/// Options of a section that are about it as a whole (tuned/profiles/unit.py).
+const UNIT_OPTIONS: [&str; 5] = ["type", "enabled", "replace", "uname_regex", "cpuinfo_regex"];
+
 /// What a profile's file says of parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Profiles that come before it, in their order.
     pub included: Vec<String>,
-    /// In the order of the file.
+    /// In the order of the file; sections that drop what was before come first.
     pub options: Vec<ProfileOption>,
 }
 
@@ -129,6 +134,9 @@ impl Loading {
             ProfileOption::Replace { unit } => self.settings.retain(|setting| setting.unit != unit),
             ProfileOption::Set { unit, path, value } => {
                 self.settings.retain(|setting| setting.path != path);
+                if self.settings.len() == CLAIMS {
+                    return;
+                }
                 let (file, profile) = (file.to_owned(), profile.to_owned());
                 self.settings.push(Setting { unit, path, value, file, profile });
             }
@@ -149,42 +157,41 @@ pub fn parse_profile_names(text: &str) -> Vec<String> {
 /// connections is an option of the type net.
 pub fn parse_profile(text: &str) -> Profile {
     let lines = parse_ini(text);
-    let option = |unit: &str, key: &str| {
-        lines
-            .iter()
-            .rev()
-            .find(|(own, name, _)| (*own, *name) == (unit, key))
-            .map(|(_, _, value)| plain(value))
-    };
-    let mut profile = Profile::default();
+    let mut units: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for (unit, key, value) in &lines {
+        if UNIT_OPTIONS.contains(key) {
+            units.entry(unit).or_default().insert(key, plain(value));
+        }
+    }
+    let is_on = |value: &&str| matches!(*value, "1" | "true" | "True");
+    let mut profile = Profile::default();
+    for (unit, own) in &units {
+        if *unit != "main" && own.get("replace").is_some_and(is_on) {
+            profile.options.push(ProfileOption::Replace { unit: (*unit).to_owned() });
+        }
+    }
+    for (unit, key, value) in lines {
         let value = plain(value);
-        if (*unit, *key) == ("main", "include") {
+        if (unit, key) == ("main", "include") {
             profile.included.extend(parse_profile_names(value));
             continue;
         }
-        let own = || (*unit).to_owned();
-        let path = match (option(unit, "type").unwrap_or(unit), *key) {
-            ("sysctl" | "net", "replace") if matches!(value, "1" | "true" | "True") => {
-                // Before its own options, wherever it stands.
-                profile.options.insert(0, ProfileOption::Replace { unit: own() });
-                continue;
-            }
+        let own = |key| units.get(unit).and_then(|options| options.get(key));
+        let path = match (*own("type").unwrap_or(&unit), key) {
             ("sysctl", key) if key.contains(['.', '/']) => path(key).into_owned(),
             ("net", "nf_conntrack_hashsize") => "net/netfilter/nf_conntrack_buckets".to_owned(),
             _ => continue,
         };
         // Which machine these are for, only tuned knows.
-        let is_for_some = ["uname_regex", "cpuinfo_regex"].iter().any(|key| option(unit, key).is_some());
-        let is_off = option(unit, "enabled").is_some_and(|value| !matches!(value, "1" | "true" | "True"));
-        if is_for_some || is_off {
+        let is_for_some = own("uname_regex").is_some() || own("cpuinfo_regex").is_some();
+        if is_for_some || own("enabled").is_some_and(|value| !is_on(value)) {
             continue;
         }
         let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
         // `>` raises a lower value, `<` lowers a higher one: what stands there then is this.
         let value = value.trim_start_matches(['<', '>', ' ']);
         let value = (!value.contains("${")).then(|| value.to_owned());
-        profile.options.push(ProfileOption::Set { unit: own(), path, value });
+        profile.options.push(ProfileOption::Set { unit: unit.to_owned(), path, value });
     }
     profile
 }
