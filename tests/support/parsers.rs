@@ -75,6 +75,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("module lists", |bytes| {
         persisted::parse_module_names(bytes);
         persisted::parse_modprobe(bytes);
+        persisted::parse_module_files(bytes);
         persisted::parse_loaded(bytes);
         persisted::parse_packaged(bytes);
         Ok(())
@@ -85,6 +86,8 @@ const PARSERS: &[(&str, Parser)] = &[
         owners::parse_profile(&text);
         owners::parse_profile_names(&text);
         owners::parse_kube_proxy(&text);
+        owners::parse_commands(&text);
+        owners::parse_cloud_config(&text);
         Ok(())
     }),
     ("conntrack statistics", |bytes| conntrack::add_statistics(&mut Default::default(), bytes)),
