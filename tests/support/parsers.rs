@@ -1,6 +1,8 @@
 //! Every parser of the project by name. The fuzz target of texts shares this file.
 
+use nettune::catalogue::CATALOGUE;
 use nettune::kernel::Malformed;
+use nettune::model::persisted::{Taking, written};
 use nettune::read::*;
 
 /// A parser whose result does not matter.
@@ -69,6 +71,13 @@ const PARSERS: &[(&str, Parser)] = &[
                     persisted::matches(&path, "net/ipv4/conf/eth0/rp_filter");
                 }
             }
+        }
+        Ok(())
+    }),
+    ("values in boot files", |bytes| {
+        let (text, taking) = (String::from_utf8_lossy(bytes), Taking::of(None, Some(72)));
+        for parameter in &CATALOGUE.parameters {
+            written(parameter, &text, taking);
         }
         Ok(())
     }),
