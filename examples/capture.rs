@@ -17,6 +17,7 @@ use nettune::read::persisted;
 const PROC: &[&str] = &[
     "interrupts",
     "meminfo",
+    "modules",
     "net/netstat",
     "net/snmp",
     "net/snmp6",
@@ -30,6 +31,7 @@ const PROC: &[&str] = &[
     "softirqs",
     "stat",
     "sys/kernel/hostname",
+    "sys/kernel/modprobe",
     "sys/kernel/osrelease",
     "zoneinfo",
 ];
@@ -85,12 +87,17 @@ fn capture() -> Result<String, Box<dyn Error>> {
     Ok(format!("captured {} files into {}", count(directory)?, directory.display()))
 }
 
-/// One of the files that set parameters at boot. Of a program only counts that it is there.
+/// One of the files that set parameters at boot. Of a program only counts that it is there,
+/// and of all modules those of congestion control and queueing.
 fn copy_host_file(kernel: &mut Kernel, path: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
     let to = directory.join("root").join(path.trim_start_matches('/'));
     fs::create_dir_all(to.parent().ok_or("no parent")?)?;
     if path.ends_with("sysctl") {
         fs::write(to, "stands for the program\n")?;
+    } else if path.contains("/modules.") {
+        let list = String::from_utf8_lossy(kernel.host_file(path, 8 << 20)?).into_owned();
+        let kept = list.split_inclusive('\n').filter(|line| line.contains("/tcp_") || line.contains("/sch_"));
+        fs::write(to, kept.collect::<String>())?;
     } else {
         fs::write(to, kernel.host_file(path, 1 << 20)?)?;
     }

@@ -24,8 +24,13 @@ fn scrape(fixture: &Fixture) -> (Samples, String) {
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let exporter = Exporter::start(&flags);
     let text = exporter.get("/metrics", &[]).text().to_owned();
+    let found = samples(&text);
+    if !failed(&found).is_empty() {
+        // Lines are written behind the answer.
+        exporter.wait_for_log("failed:");
+    }
     assert!(!exporter.log().contains("panicked"), "{}", exporter.log());
-    (samples(&text), exporter.log())
+    (found, exporter.log())
 }
 
 fn failed(samples: &Samples) -> String {

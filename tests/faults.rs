@@ -199,7 +199,7 @@ fn a_boot_file_that_cannot_be_read_is_named_and_the_others_stand() {
     symlink("70-loop.conf", fixture.path(&format!("{directory}/70-loop.conf"))).unwrap();
     symlink("nowhere", fixture.path(&format!("{directory}/71-dangling.conf"))).unwrap();
     fs::create_dir(fixture.path(&format!("{directory}/72-folder.conf"))).unwrap();
-    fixture.write(&format!("{directory}/73-huge.conf"), &vec![b'#'; (1 << 20) + 1]);
+    fixture.write(&format!("{directory}/73-huge.conf"), &vec![b'#'; (4 << 20) + 1]);
     fixture.write(&format!("{directory}/74-binary.conf"), b"\0\xff=\x01\n\xfe");
     fixture.write(&format!("{directory}/75-good.conf"), b"net.ipv4.tcp_retries2 = 9\n");
     let (found, log) = scrape(&fixture);

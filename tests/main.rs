@@ -7,6 +7,7 @@ mod namespace;
 mod support;
 
 mod answers;
+mod bad_files;
 mod cli;
 mod closes;
 mod connections;
@@ -23,6 +24,7 @@ mod listeners;
 mod live;
 mod netns;
 mod netns_faults;
+mod owners;
 mod pages;
 mod path;
 mod persisted;

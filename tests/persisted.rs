@@ -10,7 +10,7 @@ use std::process::Command;
 use nettune::catalogue::Accepts;
 use nettune::kernel::{Kernel, Roots};
 use nettune::model::host::Facts;
-use nettune::model::persisted::{Key, Stored, Taking, evaluate, keys, persisting};
+use nettune::model::persisted::{Key, Problem, Stored, Taking, evaluate, keys, persisting};
 use nettune::read::persisted::{Configuration, Loader, read};
 use nettune::read::{cpu, host};
 
@@ -81,7 +81,7 @@ fn apply(tree: &Path, first: &str, loader: Loader, paths: &[&str]) -> Option<(Va
     Some((values(before), values(after)))
 }
 
-fn runs(loader: Loader) -> bool {
+pub(crate) fn runs(loader: Loader) -> bool {
     let program = command(loader).split(' ').next().unwrap();
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -91,7 +91,7 @@ fn runs(loader: Loader) -> bool {
 }
 
 /// Keys that a new network namespace has, as it shows them.
-fn namespaced() -> Option<Vec<Key>> {
+pub(crate) fn namespaced() -> Option<Vec<Key>> {
     let output = Command::new("unshare")
         .args([
             "--net",
@@ -137,7 +137,7 @@ fn configuration(tree: &Path, loader: Loader) -> (Configuration, Taking) {
 }
 
 /// Compares key by key, with `first` run before the program; the number of keys that the tree changes.
-fn compare(tree: &Path, first: &str, keys: &[Key], loader: Loader) -> Option<usize> {
+pub(crate) fn compare(tree: &Path, first: &str, keys: &[Key], loader: Loader) -> Option<usize> {
     let name = tree.file_name().unwrap().to_string_lossy().into_owned();
     let (configuration, taking) = configuration(tree, loader);
     let found = evaluate(&configuration, keys, &BTreeSet::new(), taking);
@@ -225,6 +225,45 @@ fn numbers_are_taken_up_to_their_limits() {
         changed += keys;
     }
     assert!(changed > 40, "only {changed} keys were set");
+}
+
+/// Names are looked up in this kernel, by what it says of itself and of its modules.
+#[test]
+fn a_name_that_the_kernel_lacks_leaves_what_was_there() {
+    let Some(keys) = namespaced() else { return };
+    let release = Command::new("uname").arg("-r").output().unwrap().stdout;
+    let modules = format!("lib/modules/{}", String::from_utf8(release).unwrap().trim());
+    for loader in Loader::BOTH.into_iter().filter(|loader| runs(*loader)) {
+        for last in ["reno", "nosuch", "tcp_reno"] {
+            let scratch = Scratch::new();
+            let tree = scratch.path("names");
+            fs::create_dir_all(tree.join("etc/sysctl.d")).unwrap();
+            fs::create_dir_all(tree.join(&modules)).unwrap();
+            for list in ["modules.builtin", "modules.dep"] {
+                // Not every kernel has them.
+                let _ = fs::copy(Path::new("/").join(&modules).join(list), tree.join(&modules).join(list));
+            }
+            // Other namespaces may choose this one whatever is allowed.
+            for (name, value) in [("10-first.conf", "reno"), ("20-last.conf", last)] {
+                let line = format!("net.ipv4.tcp_congestion_control = {value}\n");
+                fs::write(tree.join("etc/sysctl.d").join(name), line).unwrap();
+            }
+            let (configuration, taking) = configuration(&tree, loader);
+            let found = evaluate(&configuration, &keys, &BTreeSet::new(), taking);
+            if found.problems.iter().any(|found| found.problem == Problem::Unverified) {
+                return skip("nothing tells what congestion controls this kernel has");
+            }
+            let name = "net.ipv4.tcp_congestion_control";
+            let setting = found.settings.iter().find(|setting| setting.name == name);
+            let stored = setting.and_then(|setting| setting.value.clone());
+            // systemd writes the last line alone.
+            let left = (last == "reno" || loader == Loader::Procps).then(|| Stored::Text("reno".to_owned()));
+            assert_eq!(stored, left, "{last} by {loader:?}");
+            if compare(&tree, "", &keys, loader).is_none() {
+                return;
+            }
+        }
+    }
 }
 
 /// What is advised to keep a value makes both programs set it, and is undone without

@@ -12,6 +12,23 @@ use crate::support::Exporter;
 /// The function, as it stands in the document.
 const FORMULA: &str = "1117  +  F  +  15 C  +  44 D  +  29 K  +  I  +  2 R  +  T  +  8 G  +  17 L  +  8 U  +  P ( 211  +  22 A )  +  53 E  +  4 X";
 
+/// Its value for a host that has so many of each.
+fn most(of: impl Fn(&str) -> usize) -> usize {
+    1117 + of("F")
+        + 15 * of("C")
+        + 44 * of("D")
+        + 29 * of("K")
+        + of("I")
+        + 2 * of("R")
+        + of("T")
+        + 8 * of("G")
+        + 17 * of("L")
+        + 8 * of("U")
+        + of("P") * (211 + 22 * of("A"))
+        + 53 * of("E")
+        + 4 * of("X")
+}
+
 /// Its value for the host that a scrape shows.
 fn bound(samples: &Samples) -> usize {
     let label = |series: &str, name: &str| {
@@ -23,30 +40,24 @@ fn bound(samples: &Samples) -> usize {
         chosen.filter_map(|series| label(series, name)).collect()
     };
     let count = |metric: &str| samples.keys().filter(|series| series.starts_with(metric)).count();
-    let cpus = of(&["nettune_softnet_", "nettune_cpu_", "nettune_softirq_"], "cpu").len();
-    let devices = of(&["nettune_netdev_"], "device").len();
-    let cards = of(
-        &["nettune_nic_ring", "nettune_nic_channels", "nettune_nic_interrupt", "nettune_nic_driver"],
-        "device",
-    )
-    .len();
-    let paths = count("nettune_path_info");
-    let declared = count("nettune_path_declared_rtt_seconds");
-    let algorithms = of(&["nettune_tcp_busy_seconds_total"], "congestion").len();
-    1117 + count("nettune_accepted_finding_info")
-        + count("nettune_netdev_declared_speed_bytes")
-        + 15 * cpus
-        + 44 * devices
-        + 29 * cards
-        + count("nettune_nic_interrupts_total")
-        + 2 * count("nettune_nic_rps_cpus")
-        + count("nettune_nic_xps_cpus")
-        + 8 * count("nettune_qdisc_instances")
-        + 17 * count("nettune_listener_sockets")
-        + 8 * count("nettune_udp_sockets")
-        + paths * (211 + 22 * algorithms)
-        + 53 * declared
-        + 4 * count("nettune_sysctl_last_change_timestamp_seconds")
+    let cards = ["nettune_nic_ring", "nettune_nic_channels", "nettune_nic_interrupt", "nettune_nic_driver"];
+    most(|term| match term {
+        "C" => of(&["nettune_softnet_", "nettune_cpu_", "nettune_softirq_"], "cpu").len(),
+        "D" => of(&["nettune_netdev_"], "device").len(),
+        "K" => of(&cards, "device").len(),
+        "I" => count("nettune_nic_interrupts_total"),
+        "R" => count("nettune_nic_rps_cpus"),
+        "T" => count("nettune_nic_xps_cpus"),
+        "G" => count("nettune_qdisc_instances"),
+        "L" => count("nettune_listener_sockets"),
+        "U" => count("nettune_udp_sockets"),
+        "P" => count("nettune_path_info"),
+        "A" => of(&["nettune_tcp_busy_seconds_total"], "congestion").len(),
+        "E" => count("nettune_path_declared_rtt_seconds"),
+        "F" => count("nettune_accepted_finding_info") + count("nettune_netdev_declared_speed_bytes"),
+        "X" => count("nettune_sysctl_last_change_timestamp_seconds"),
+        other => panic!("{other}"),
+    })
 }
 
 /// The same of another network namespace.
@@ -89,6 +100,19 @@ fn the_document_states_the_function_that_is_tested() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
     let document = fs::read_to_string(document).unwrap();
     assert!(document.contains(FORMULA) && document.contains(OF_ANOTHER));
+    // The host that it gives as an example: `C=2, D=2, … may have 1835 and has 783`.
+    let words: Vec<_> = document.split_whitespace().map(|word| word.trim_end_matches(['.', ','])).collect();
+    let of = |term: &str| {
+        let mut counts = words.iter().filter_map(|word| word.strip_prefix(term)?.strip_prefix('='));
+        counts.next().unwrap_or_else(|| panic!("{term} is not given")).parse().unwrap()
+    };
+    let [stated, seen] = ["may have", "and has"].map(|claim| {
+        let claim: Vec<_> = claim.split(' ').collect();
+        let at = words.windows(2).position(|pair| pair == claim).expect("the example is there");
+        words[at + 2].parse::<usize>().unwrap()
+    });
+    assert_eq!(stated, most(of));
+    assert!(seen <= stated);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Files below the host's root directory. Symbolic links lead to where they would on
 //! the host: an absolute target is below its root too, and `..` does not leave it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -39,6 +40,24 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let kind = match metadata.file_type() {
+            kind if kind.is_file() => FileKind::Regular,
+            kind if kind.is_dir() => FileKind::Directory,
+            _ => FileKind::Other,
+        };
+        Self {
+            kind,
+            size: metadata.size(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
 impl Kernel {
     /// What is known of the file at the absolute `path` of the host without reading it.
     ///
@@ -51,34 +70,43 @@ impl Kernel {
             return Ok(Stamp { kind: FileKind::Null, size: 0, device: 0, inode: 0, modified, changed });
         };
         let metadata = fs::metadata(real).map_err(|source| self.host_error(path, source))?;
-        let kind = match metadata.file_type() {
-            kind if kind.is_file() => FileKind::Regular,
-            kind if kind.is_dir() => FileKind::Directory,
-            _ => FileKind::Other,
-        };
-        Ok(Stamp {
-            kind,
-            size: metadata.size(),
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
+        Ok(Stamp::of(&metadata))
     }
 
-    /// Names in a directory of the host, sorted by their bytes, at most `limit`.
+    /// The same of many files, `None` where it fails. They are in few directories, whose
+    /// links are followed once.
+    pub fn host_stamps(&self, paths: Vec<String>) -> Vec<(String, Option<Stamp>)> {
+        let mut directories: BTreeMap<String, Option<PathBuf>> = BTreeMap::new();
+        let mut stamp = |path: &str| {
+            let (directory, name) = path.rsplit_once('/')?;
+            let found = directories
+                .entry(directory.to_owned())
+                .or_insert_with(|| self.on_host(directory).ok().and_then(|found| found.real));
+            let metadata = fs::symlink_metadata(found.as_ref()?.join(name)).ok()?;
+            if metadata.is_symlink() { self.host_stamp(path).ok() } else { Some(Stamp::of(&metadata)) }
+        };
+        let with_stamp = |path: String| {
+            let stamp = stamp(&path);
+            (path, stamp)
+        };
+        paths.into_iter().map(with_stamp).collect()
+    }
+
+    /// Names in a directory of the host, sorted by their bytes. One that is no text stands
+    /// with marks in place of what is none, and leads nowhere.
     ///
     /// # Errors
-    /// [`Error::Io`]
+    /// [`Error::Io`], also for more than `limit` names: some of them would tell nothing.
     pub fn host_names(&self, path: &str, limit: usize) -> Result<Vec<String>> {
         let failed = |source| self.host_error(path, source);
         let real =
             self.on_host(path)?.real.ok_or_else(|| failed(io::Error::from_raw_os_error(libc::ENOTDIR)))?;
         let mut names = Vec::new();
-        for entry in fs::read_dir(real).map_err(failed)?.take(limit) {
-            if let Ok(name) = entry.map_err(failed)?.file_name().into_string() {
-                names.push(name);
+        for entry in fs::read_dir(real).map_err(failed)? {
+            if names.len() == limit {
+                return Err(failed(io::Error::other(format!("it has more than {limit} names"))));
             }
+            names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
         }
         names.sort_unstable();
         Ok(names)
@@ -95,25 +123,34 @@ impl Kernel {
     /// The bytes of a file of the host's; none of the null device.
     ///
     /// # Errors
-    /// [`Error::Io`], also for what is no file; [`Error::TooLarge`] above `limit` bytes.
+    /// [`Error::Io`], also for what is no file or has more than `limit` bytes.
     pub fn host_file(&mut self, path: &str, limit: usize) -> Result<&[u8]> {
         let named = self.host_path(path);
         let failed = |source| Error::Io { path: named.clone(), source };
         let mut bytes = Vec::new();
         if let Some(real) = self.on_host(path)?.real {
-            // Opening a pipe would wait for its writer.
+            let is_file = |metadata: io::Result<fs::Metadata>| match metadata.map_err(failed)?.is_file() {
+                true => Ok(()),
+                false => Err(failed(io::Error::other("it is not a regular file"))),
+            };
+            // Opening alone does something to some devices, and to a pipe that came here
+            // meanwhile it would wait for its writer.
+            is_file(fs::metadata(&real))?;
             let file =
                 File::options().read(true).custom_flags(libc::O_NONBLOCK).open(real).map_err(failed)?;
-            if !file.metadata().map_err(failed)?.is_file() {
-                return Err(failed(io::Error::other("it is not a regular file")));
-            }
+            is_file(file.metadata())?;
             file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
             if bytes.len() > limit {
-                return Err(Error::TooLarge { path: named, limit });
+                return Err(failed(io::Error::other(format!("it is larger than {limit} bytes"))));
             }
         }
         self.buffer = bytes;
         Ok(&self.buffer)
+    }
+
+    /// That a file of the host's is there and is of no use, and why.
+    pub fn host_refusal(&self, path: &str, why: String) -> Error {
+        self.host_error(path, io::Error::other(why))
     }
 
     /// Whether the key at this path below `/proc/sys` exists here.
@@ -220,7 +257,15 @@ mod tests {
         symlink("/dev/null", top.join("etc/a.d/masked")).unwrap();
         assert_eq!(kernel.host_stamp("/etc/a.d/masked").unwrap().kind, FileKind::Null);
         assert_eq!(kernel.host_file("/etc/a.d/masked", 10).unwrap(), b"");
-        assert_eq!(kernel.host_names("/etc/a.d", 10).unwrap(), ["absolute", "masked", "outside", "up"]);
+        let paths = ["up", "masked", "none"].map(|name| format!("/etc/a.d/{name}"));
+        let stamps =
+            paths.iter().map(|path| (path.clone(), kernel.host_stamp(path).ok())).collect::<Vec<_>>();
+        assert!(stamps[0].1.is_some() && stamps[2].1.is_none());
+        assert_eq!(kernel.host_stamps(paths.to_vec()), stamps);
+        assert_eq!(kernel.host_stamps(vec!["/etc/a.conf".into()])[0].1, stamps[0].1);
+        assert_eq!(kernel.host_names("/etc/a.d", 4).unwrap(), ["absolute", "masked", "outside", "up"]);
+        let error = kernel.host_names("/etc/a.d", 3).unwrap_err().to_string();
+        assert!(error.ends_with("etc/a.d: it has more than 3 names"), "{error}");
         fs::remove_dir_all(top).unwrap();
     }
 

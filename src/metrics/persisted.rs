@@ -31,12 +31,12 @@ const CONFLICT: Metric = gauge(
 const FILE_PROBLEMS: Metric = gauge(
     "nettune_sysctl_file_problems",
     &["file", "problem"],
-    "Lines of a file that do not do what they say: unknown_key, refused_value, syntax, module_missing (the module that makes the key is loaded later); unreadable is 1 for a whole file. At most 20 samples.",
+    "Lines of a file that do not do what they say: unknown_key, refused_value, syntax, module_missing (the module that makes the key, or that the value names, is loaded later), unverified (whether the kernel has what the value names cannot be told); unreadable is 1 for a whole file. At most 20 samples.",
 );
 const OWNER_INFO: Metric = info(
     "nettune_sysctl_owner_info",
     &["parameter", "owner"],
-    "The program that likely set a running value which the files do not explain, as its own configuration on this host states that value.",
+    "A program that likely set a running value which the files do not explain, as its own configuration on this host states that value; one sample for each such program.",
 );
 
 pub(super) fn metrics() -> Vec<&'static Metric> {

@@ -1,6 +1,8 @@
 //! Every parser of the project by name. The fuzz target of texts shares this file.
 
+use nettune::catalogue::CATALOGUE;
 use nettune::kernel::Malformed;
+use nettune::model::persisted::{Taking, written};
 use nettune::read::*;
 
 /// A parser whose result does not matter.
@@ -72,9 +74,17 @@ const PARSERS: &[(&str, Parser)] = &[
         }
         Ok(())
     }),
+    ("values in boot files", |bytes| {
+        let (text, taking) = (String::from_utf8_lossy(bytes), Taking::of(None, Some(72)));
+        for parameter in &CATALOGUE.parameters {
+            written(parameter, &text, taking);
+        }
+        Ok(())
+    }),
     ("module lists", |bytes| {
         persisted::parse_module_names(bytes);
         persisted::parse_modprobe(bytes);
+        persisted::parse_module_files(bytes);
         persisted::parse_loaded(bytes);
         persisted::parse_packaged(bytes);
         Ok(())
@@ -85,6 +95,8 @@ const PARSERS: &[(&str, Parser)] = &[
         owners::parse_profile(&text);
         owners::parse_profile_names(&text);
         owners::parse_kube_proxy(&text);
+        owners::parse_commands(&text);
+        owners::parse_cloud_config(&text);
         Ok(())
     }),
     ("conntrack statistics", |bytes| conntrack::add_statistics(&mut Default::default(), bytes)),

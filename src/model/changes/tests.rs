@@ -243,7 +243,7 @@ fn a_brief_book_keeps_the_last_change_of_what_is_there() {
     for second in 0..100 {
         look(&mut book, moment(start, 1000 + second, second as u64), Some(second));
     }
-    assert_eq!((book.len(), &book.latest("x").unwrap().from), (1, &number(98)));
+    assert_eq!((book.len(), &last(&book, "x", 99).unwrap().from), (1, &number(98)));
     assert_eq!(book.size, 0);
     look(&mut book, moment(start, 2000, 1000), None);
     assert!(book.is_empty());

@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::names::{Outcome, outcome};
+use super::problems::Problem;
 use super::writes::{Stored, Taking, write};
 use super::{Key, Place};
-use crate::read::persisted::{Configuration, Content, Loader, is_pattern, matches};
+use crate::read::persisted::{Configuration, Content, Loader, Modules, is_pattern, matches};
 
 /// Other paths of the same value: path, and that of the catalogue.
 const ALIASES: [(&str, &str); 2] = [
@@ -21,8 +23,8 @@ pub(super) struct Left {
     pub(super) value: Option<Stored>,
     /// The line that set it.
     pub(super) place: Option<Place>,
-    /// Lines whose value the kernel refuses.
-    pub(super) refused: Vec<Place>,
+    /// What is wrong with values that lines write to it.
+    pub(super) problems: Vec<(Problem, Place)>,
     /// Written itself, not taken over from the template of new devices.
     written: bool,
 }
@@ -42,16 +44,17 @@ pub(super) fn boot(configuration: &Configuration, loader: Loader, keys: &[Key], 
     let settings = settings(configuration, loader);
     let explicit: BTreeSet<&str> = settings.iter().map(|setting| setting.path).collect();
     let targets = targets(keys);
+    let modules = &configuration.modules;
     for setting in &settings {
         let Some(value) = setting.value else { continue };
         if is_pattern(setting.path) {
             for (path, index) in &targets {
                 if matches(setting.path, path) && !explicit.contains(path) {
-                    apply(&mut left, keys, *index, value, setting, taking);
+                    apply(&mut left, keys, *index, value, setting, modules, taking);
                 }
             }
         } else if let Some(index) = targets.get(setting.path) {
-            apply(&mut left, keys, *index, value, setting, taking);
+            apply(&mut left, keys, *index, value, setting, modules, taking);
         }
     }
     left
@@ -126,18 +129,32 @@ fn settings(configuration: &Configuration, loader: Loader) -> Vec<Setting<'_>> {
     settings.into_values().collect()
 }
 
-fn apply(left: &mut [Left], keys: &[Key], index: usize, value: &str, setting: &Setting<'_>, taking: Taking) {
+fn apply(
+    left: &mut [Left],
+    keys: &[Key],
+    index: usize,
+    value: &str,
+    setting: &Setting<'_>,
+    modules: &Modules,
+    taking: Taking,
+) {
     let key = &keys[index];
     let before = left[index].value.clone();
-    let (after, mut taken) = write(key.parameter, value, before.as_ref(), taking);
-    let after = if taken && !agrees(left, keys, key, after.as_ref()) {
-        taken = false;
-        before.clone()
-    } else {
-        after
+    let (after, taken) = write(key.parameter, value, before.as_ref(), taking);
+    let outcome = match &after {
+        Some(Stored::Text(text)) if taken => outcome(modules, &key.name, text, chosen(left, keys), taking),
+        _ => Outcome::Taken,
     };
-    if !taken && !setting.may_fail {
-        left[index].refused.push(setting.place.clone());
+    let refused = taken && (!agrees(left, keys, key, after.as_ref()) || outcome == Outcome::Refused);
+    let (after, taken) = if refused { (before.clone(), false) } else { (after, taken) };
+    let problem = match outcome {
+        _ if !taken => Some(Problem::RefusedValue),
+        Outcome::Late => Some(Problem::ModuleMissing),
+        Outcome::Unknown => Some(Problem::Unverified),
+        Outcome::Taken | Outcome::Refused => None,
+    };
+    if let Some(problem) = problem.filter(|_| !setting.may_fail) {
+        left[index].problems.push((problem, setting.place.clone()));
     }
     // A refused write counts as one too (net/ipv4/devinet.c:devinet_conf_proc).
     left[index].written = true;
@@ -147,7 +164,7 @@ fn apply(left: &mut [Left], keys: &[Key], index: usize, value: &str, setting: &S
     left[index] = Left {
         value: after,
         place: Some(setting.place.clone()),
-        refused: std::mem::take(&mut left[index].refused),
+        problems: std::mem::take(&mut left[index].problems),
         written: true,
     };
     // A new template is taken over by devices whose own key nobody wrote and that have no
@@ -162,6 +179,15 @@ fn apply(left: &mut [Left], keys: &[Key], index: usize, value: &str, setting: &S
                 left[other] = Left { value, place, ..left[other].clone() };
             }
         }
+    }
+}
+
+/// The congestion control that was written so far.
+fn chosen<'l>(left: &'l [Left], keys: &[Key]) -> Option<&'l str> {
+    let index = keys.iter().position(|key| key.name == "net.ipv4.tcp_congestion_control")?;
+    match &left[index].value {
+        Some(Stored::Text(name)) => Some(name),
+        _ => None,
     }
 }
 

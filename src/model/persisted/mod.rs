@@ -3,6 +3,7 @@
 
 mod boot;
 mod masks;
+mod names;
 mod place;
 mod problems;
 mod writes;
@@ -136,8 +137,8 @@ pub fn evaluate(
             conflict: differs.then_some(Other { value: other.value, place: other.place }),
         });
     }
-    let refused = left.iter().flat_map(|left| &left.refused);
-    let problems = problems::find(configuration, loader, refused, unknown);
+    let met = left.iter().flat_map(|left| &left.problems);
+    let problems = problems::find(configuration, loader, met, unknown);
     Persisted { settings, problems }
 }
 

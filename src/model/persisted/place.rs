@@ -1,6 +1,7 @@
 //! Where a value is kept so that it survives the next boot, and how that is undone.
 
 use super::boot::boot;
+use super::names::missing_module;
 use super::writes::{Taking, write};
 use super::{Key, Setting};
 use crate::read::persisted::{Configuration, File, Loader, SYSCTL_CONF, parse};
@@ -31,7 +32,8 @@ pub fn persisting(
     value: &str,
     taking: Taking,
 ) -> Option<Persisting> {
-    if !is_plain(value) || !is_plain(&key.name) {
+    let has_no_place = configuration.files.iter().any(|file| OWN.strip_suffix('/') == Some(&file.path));
+    if has_no_place || !is_plain(value) || !is_plain(&key.name) {
         return None;
     }
     let wanted = match write(key.parameter, value, None, taking) {
@@ -57,11 +59,11 @@ pub fn persisting(
         wins(&changed)
     })?;
     let mut steps = Persisting::default();
-    if let Some(module) =
-        key.parameter.module.as_deref().filter(|module| !configuration.modules.is_early(module))
-    {
+    let modules = &configuration.modules;
+    let module = key.parameter.module.clone().filter(|module| !modules.is_early(module));
+    if let Some(module) = module.or_else(|| missing_module(modules, &key.name, value, taking)) {
         let file = format!("/etc/modules-load.d/nettune-{module}.conf");
-        steps.add(file, module, true);
+        steps.add(file, &module, true);
     }
     for file in files {
         let is_new = configuration

@@ -19,10 +19,13 @@ pub enum Problem {
     Syntax,
     /// The kernel refuses the value.
     RefusedValue,
-    /// The module of the key is not loaded before parameters are set.
+    /// The module of the key, or of what the value names, is not loaded before parameters
+    /// are set.
     ModuleMissing,
     /// The kernel has no such key.
     UnknownKey,
+    /// Whether the kernel has what the value names cannot be told.
+    Unverified,
 }
 
 impl Problem {
@@ -34,6 +37,7 @@ impl Problem {
             Self::RefusedValue => "refused_value",
             Self::ModuleMissing => "module_missing",
             Self::UnknownKey => "unknown_key",
+            Self::Unverified => "unverified",
         }
     }
 }
@@ -65,7 +69,7 @@ fn module_of(path: &str) -> Option<&'static str> {
 pub(super) fn find<'p>(
     configuration: &Configuration,
     loader: Loader,
-    refused: impl Iterator<Item = &'p Place>,
+    met: impl Iterator<Item = &'p (Problem, Place)>,
     unknown: &BTreeSet<String>,
 ) -> Vec<FileProblem> {
     let mut found: BTreeMap<(Problem, String), BTreeSet<usize>> = BTreeMap::new();
@@ -77,8 +81,8 @@ pub(super) fn find<'p>(
             add(Problem::Unreadable, Place { file: file.path.clone(), line: 0 });
         }
     }
-    for place in refused {
-        add(Problem::RefusedValue, place.clone());
+    for (problem, place) in met {
+        add(*problem, place.clone());
     }
     for (content, place) in lines(configuration, loader) {
         match content {

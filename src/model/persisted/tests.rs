@@ -1,5 +1,5 @@
 use super::*;
-use crate::read::persisted::{File, Modules, SYSCTL_CONF, parse};
+use crate::read::persisted::{File, Modules, Offered, SYSCTL_CONF, parse};
 
 const TAKING: fn() -> Taking = || Taking::of(None, None);
 
@@ -190,4 +190,123 @@ fn a_module_is_loaded_first() {
     ];
     assert_eq!(steps.files, files);
     assert_eq!(steps.undo, files.map(|file| format!("rm -f {file}")));
+}
+
+/// Modules of a kernel of Debian's, with cubic and fq_codel built in.
+fn modular() -> Modules {
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let offered = Offered {
+        built_in: Some(set(&["tcp_cubic", "sch_fq_codel"])),
+        on_disk: Some(set(&["tcp_bbr", "tcp_htcp", "tcp_vegas", "sch_fq", "sch_ingress"])),
+        congestion_controls: set(&["reno", "cubic"]),
+        is_fixed: false,
+        on_demand: true,
+    };
+    Modules { offered, ..Modules::default() }
+}
+
+const CHOSEN: &str = "net.ipv4.tcp_congestion_control";
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+const QDISC: &str = "net.core.default_qdisc";
+
+/// The problem that a file with these lines has, if any.
+fn problem(modules: Modules, lines: &str) -> Option<Problem> {
+    let files = [("/etc/sysctl.d/a.conf", lines)];
+    let configuration = Configuration { modules, ..configuration(&files) };
+    let mut taking = TAKING();
+    taking.by_alias = true;
+    let found = evaluate(&configuration, &all_keys(), &BTreeSet::new(), taking);
+    assert!(found.problems.len() < 2, "{found:?}");
+    found.problems.first().map(|found| found.problem)
+}
+
+/// What kernels 6.1 and 6.12 of Debian were seen to do with systemd-sysctl and with
+/// `sysctl --system` at boot.
+#[test]
+fn names_are_loaded_when_they_are_written_and_exist() {
+    let of = |key: &str, name: &str| problem(modular(), &format!("{key} = {name}\n"));
+    for name in ["reno", "cubic", "bbr", "vegas"] {
+        assert_eq!(of(CHOSEN, name), None, "{name}");
+    }
+    for name in ["nosuch", "tcp_bbr", "BBR", "dctcp-reno", "bbr # fast", "fq"] {
+        assert_eq!(of(CHOSEN, name), Some(Problem::RefusedValue), "{name}");
+    }
+    for name in ["pfifo_fast", "bfifo", "noqueue", "mq", "fq_codel", "fq", "clsact"] {
+        assert_eq!(of(QDISC, name), None, "{name}");
+    }
+    assert_eq!(of(QDISC, "nosuch"), Some(Problem::RefusedValue));
+    // Being allowed loads nothing.
+    assert_eq!(of(ALLOWED, "reno cubic"), None);
+    assert_eq!(of(ALLOWED, "reno cubic htcp"), Some(Problem::ModuleMissing));
+    assert_eq!(of(ALLOWED, "reno htcp nosuch"), Some(Problem::RefusedValue));
+    let order = [format!("{CHOSEN} = htcp"), format!("{ALLOWED} = reno htcp")];
+    assert_eq!(problem(modular(), &order.join("\n")), None);
+    assert_eq!(problem(modular(), &format!("{}\n{}", order[1], order[0])), Some(Problem::ModuleMissing));
+}
+
+#[test]
+fn what_keeps_a_module_from_being_loaded_keeps_its_name_out() {
+    let both = format!("{CHOSEN} = vegas\n");
+    let modules = |change: fn(&mut Modules)| {
+        let mut modules = modular();
+        change(&mut modules);
+        modules
+    };
+    let replaced = modules(|modules| modules.replaced.extend(["tcp_vegas".to_owned(), "sch_fq".to_owned()]));
+    assert_eq!(problem(replaced.clone(), &both), Some(Problem::RefusedValue));
+    assert_eq!(problem(replaced, &format!("{QDISC} = fq\n")), Some(Problem::RefusedValue));
+    // A blacklist hides aliases alone.
+    let listed =
+        || modules(|modules| modules.blacklisted.extend(["tcp_vegas".to_owned(), "sch_fq".to_owned()]));
+    assert_eq!(problem(listed(), &both), None);
+    assert_eq!(problem(listed(), &format!("{QDISC} = fq\n")), Some(Problem::RefusedValue));
+    let files = [("/etc/sysctl.d/a.conf", "net.core.default_qdisc = fq\n")];
+    let before_aliases = Configuration { modules: listed(), ..configuration(&files) };
+    assert_eq!(found(&before_aliases).problems, []);
+    // The kernel may ask nobody: only what is loaded early is there.
+    let alone = || modules(|modules| modules.offered.on_demand = false);
+    assert_eq!(problem(alone(), &both), Some(Problem::ModuleMissing));
+    let mut early = alone();
+    early.at_boot.insert("tcp_vegas".to_owned());
+    assert_eq!(problem(early, &both), None);
+}
+
+#[test]
+fn what_nothing_tells_is_said_to_be_unverified() {
+    let none = Modules::default;
+    let set = |name: &str| Some(BTreeSet::from([name.to_owned()]));
+    assert_eq!(problem(none(), &format!("{CHOSEN} = bbr\n")), Some(Problem::Unverified));
+    assert_eq!(problem(none(), &format!("{CHOSEN} = reno\n{QDISC} = pfifo\n")), None);
+    let mut loaded = none();
+    loaded.loaded.insert("sch_fq".to_owned(), Vec::new());
+    loaded.offered.on_demand = true;
+    assert_eq!(problem(loaded, &format!("{QDISC} = fq\n")), None);
+    // A kernel without modules lists all of its congestion controls, and no disciplines.
+    let mut fixed = none();
+    fixed.offered.is_fixed = true;
+    fixed.offered.congestion_controls.insert("bbr".to_owned());
+    assert_eq!(problem(fixed.clone(), &format!("{CHOSEN} = bbr\n{ALLOWED} = bbr\n")), None);
+    assert_eq!(problem(fixed.clone(), &format!("{CHOSEN} = vegas\n")), Some(Problem::RefusedValue));
+    assert_eq!(problem(fixed.clone(), &format!("{QDISC} = fq\n")), Some(Problem::Unverified));
+    fixed.offered.built_in = set("sch_fq");
+    assert_eq!(problem(fixed.clone(), &format!("{QDISC} = fq\n")), None);
+    assert_eq!(problem(fixed, &format!("{QDISC} = sfq\n")), Some(Problem::RefusedValue));
+}
+
+#[test]
+fn a_name_whose_module_comes_late_is_kept_with_its_module() {
+    let keys = all_keys();
+    let files = configuration(&[]);
+    let steps = |key: &str, value: &str, modules: Modules| {
+        let configuration = Configuration { modules, ..files.clone() };
+        let key = keys.iter().find(|other| other.name == key).unwrap();
+        persisting(&configuration, key, &keys, None, value, TAKING())
+    };
+    assert_eq!(steps(CHOSEN, "nosuch", modular()), None);
+    assert_eq!(steps(CHOSEN, "bbr", modular()).unwrap().files.len(), 1);
+    let late = steps(ALLOWED, "reno htcp", modular()).unwrap();
+    assert_eq!(late.files[0], "/etc/modules-load.d/nettune-tcp_htcp.conf");
+    let mut alone = modular();
+    alone.offered.on_demand = false;
+    assert_eq!(steps(QDISC, "fq", alone).unwrap().files[0], "/etc/modules-load.d/nettune-sch_fq.conf");
 }

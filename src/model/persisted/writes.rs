@@ -25,10 +25,14 @@ pub struct Taking {
     hz: i64,
     /// As many CPUs as there can be, where that is known.
     cpus: Option<u32>,
+    /// Queueing disciplines are asked for by an alias of their modules (commit 2c15a5aee2f3).
+    pub(super) by_alias: bool,
 }
 
 /// The release whose answers the catalogue's limits are.
 const MEASURED: Version = Version { major: 6, minor: 18 };
+
+const ALIASES: Version = Version { major: 6, minor: 9 };
 
 impl Taking {
     /// Of this host. On earlier releases, and where it is not known, every number counts
@@ -41,6 +45,7 @@ impl Taking {
             page_size: constants.map_or(4096, |constants| constants.page_size as i64),
             hz: constants.map_or(0, |constants| constants.hz as i64),
             cpus,
+            by_alias: release.is_some_and(|release| release >= ALIASES),
         }
     }
 }
@@ -103,7 +108,9 @@ fn numbers(
         Some(Stored::Numbers(values)) => values.clone(),
         _ => vec![None; count],
     };
-    let mut rest = text.as_bytes();
+    // No more than a page is looked at.
+    let page = text.len().min(usize::try_from(taking.page_size - 1).unwrap_or(0));
+    let mut rest = &text.as_bytes()[..page];
     let mut good = true;
     let mut taken = 0;
     for value in values.iter_mut().take(count) {
@@ -244,7 +251,8 @@ mod tests {
     use super::*;
     use crate::catalogue::CATALOGUE;
 
-    const TAKING: Taking = Taking { release: Some(MEASURED), page_size: 4096, hz: 250, cpus: Some(2) };
+    const TAKING: Taking =
+        Taking { release: Some(MEASURED), page_size: 4096, hz: 250, cpus: Some(2), by_alias: true };
 
     fn writes(name: &str, text: &str) -> (Option<Stored>, bool) {
         write(CATALOGUE.get(name).unwrap(), text, None, TAKING)
@@ -275,6 +283,8 @@ mod tests {
         assert_eq!(writes(key, "1 2 3 4"), (stored([Some(1), Some(2), Some(3)]), true));
         assert_eq!(writes(key, "1 2"), (stored([Some(1), Some(2), None]), true));
         assert_eq!(writes(key, "1 x 3"), (stored([Some(1), None, None]), false));
+        let long = format!("1 2{}3", " ".repeat(4096));
+        assert_eq!(writes(key, &long), (stored([Some(1), Some(2), None]), true));
         assert_eq!(writes(key, "4096,8192,3"), (None, false));
         assert_eq!(writes("net.ipv4.ip_local_port_range", "60000 50000"), (None, false));
         assert_eq!(writes("net.ipv4.ip_local_port_range", "20000 x"), (None, false));

@@ -2,14 +2,16 @@
 //! loaded before: sysctl.d(5), modules-load.d(5), modprobe.d(5).
 
 mod modules;
+mod offered;
 mod parse;
 
 use std::collections::BTreeSet;
 
-pub use modules::{Modules, parse_loaded, parse_modprobe, parse_module_names};
+pub use modules::{Modprobe, Modules, parse_loaded, parse_modprobe, parse_module_names};
+pub use offered::{Offered, parse_module_files};
 pub use parse::{Content, Line, Loader, is_pattern, matches, parse, path};
 
-use crate::kernel::{Kernel, Result, Stamp};
+use crate::kernel::{Error, FileKind, Kernel, Result, Stamp};
 
 /// Where the files are: a name that stands in several counts in the first of them
 /// (sysctl.d(5); src/sysctl.c:PreloadSystem of procps 4.0.2 has the same list).
@@ -28,11 +30,15 @@ const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// The largest one that is read, bytes; that of a desktop with all is below 10 MB.
 const STATUS_LIMIT: usize = 32 << 20;
 
-/// Most names that are looked at in one directory.
-const NAMES: usize = 1000;
+/// Most names that a directory may have.
+const NAMES: usize = 20_000;
 
-/// Largest file that is read, bytes; systemd gives up on a line of this size.
-const FILE_LIMIT: usize = 1 << 20;
+/// Largest file that is read, bytes; the kernel takes no value of this size
+/// (fs/proc/proc_sysctl.c:proc_sys_call_handler).
+const FILE_LIMIT: usize = 4 << 20;
+
+/// Most lines that are kept of all files. What is in a file beyond them is not known.
+const LINES: usize = 50_000;
 
 /// What the files of a host say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +47,8 @@ pub struct Configuration {
     pub loader: Option<Loader>,
     /// Whether the other one is there too, to be run by hand.
     pub both: bool,
-    /// By name, as they are applied; `/etc/sysctl.conf` is the last.
+    /// By name, as they are applied; `/etc/sysctl.conf` is the last. Behind it are
+    /// directories that cannot be read.
     pub files: Vec<File>,
     /// What is known of modules.
     pub modules: Modules,
@@ -64,6 +71,10 @@ pub struct File {
 }
 
 impl File {
+    fn unreadable(path: String, target: Option<String>) -> Self {
+        Self { path, target, systemd: None, procps: None }
+    }
+
     /// Its lines as `loader` reads them; `None` for a file that it does not read.
     pub fn lines(&self, loader: Loader) -> Option<&[Line]> {
         match loader {
@@ -86,27 +97,23 @@ pub type Seen = (String, Option<Stamp>);
 /// Every file that [`read`] would read, with what tells of a change.
 pub fn look(kernel: &Kernel) -> Vec<Seen> {
     let mut paths = find(kernel, "sysctl.d");
+    paths.extend(directories("sysctl.d"));
     paths.push(SYSCTL_CONF.to_owned());
     paths.extend(modules::paths(kernel));
     paths.extend(SYSTEMD.iter().chain(&PROCPS).map(|path| (*path).to_owned()));
-    stamps(kernel, paths)
+    kernel.host_stamps(paths)
 }
 
-/// What tells of a change of each of these files.
-pub(super) fn stamps(kernel: &Kernel, paths: Vec<String>) -> Vec<Seen> {
-    let stamp = |path: String| {
-        let stamp = kernel.host_stamp(&path).ok();
-        (path, stamp)
-    };
-    paths.into_iter().map(stamp).collect()
+/// Where files of `folder` may be, the most important first.
+pub(super) fn directories(folder: &str) -> [String; DIRECTORIES.len()] {
+    DIRECTORIES.map(|top| format!("{top}/{folder}"))
 }
 
 /// Files `*.conf` of the directories called `folder`, one for each name, by name.
-fn find(kernel: &Kernel, folder: &str) -> Vec<String> {
+pub(super) fn find(kernel: &Kernel, folder: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for top in DIRECTORIES {
-        let directory = format!("{top}/{folder}");
+    for directory in directories(folder) {
         for name in kernel.host_names(&directory, NAMES).unwrap_or_default() {
             if name.ends_with(".conf") && seen.insert(name.clone()) {
                 found.push((name.clone(), format!("{directory}/{name}")));
@@ -120,18 +127,26 @@ fn find(kernel: &Kernel, folder: &str) -> Vec<String> {
 /// Reads all of them. A file that cannot be read is in the answer without lines, and
 /// the first such that is there is the error; absent where neither program is here.
 pub fn read(kernel: &mut Kernel) -> (Configuration, Result<()>) {
-    let mut result = Ok(());
-    let mut files = Vec::new();
+    let mut reading = Reading { files: Vec::new(), left: LINES, result: Ok(()) };
     for path in find(kernel, "sysctl.d") {
-        let (file, read) = read_one(kernel, path);
-        files.push(file);
-        result = result.and(read);
+        reading.add(kernel, path);
     }
     if kernel.host_stamp(SYSCTL_CONF).is_ok() {
-        let (file, read) = read_one(kernel, SYSCTL_CONF.to_owned());
-        files.push(file);
-        result = result.and(read);
+        reading.add(kernel, SYSCTL_CONF.to_owned());
     }
+    for directory in directories("sysctl.d") {
+        let Err(error) = kernel.host_names(&directory, NAMES) else { continue };
+        let error = match kernel.host_stamp(&directory) {
+            Ok(stamp) if stamp.kind != FileKind::Directory => {
+                kernel.host_refusal(&directory, "it is no directory".to_owned())
+            }
+            _ if error.is_absent() => continue,
+            _ => error,
+        };
+        reading.files.push(File::unreadable(directory, None));
+        reading.note(error);
+    }
+    let Reading { files, mut result, .. } = reading;
     let has = |paths: &[&str]| paths.iter().any(|path| kernel.host_stamp(path).is_ok());
     let (systemd, procps) = (has(&SYSTEMD), has(&PROCPS));
     let loader = match (systemd, procps) {
@@ -144,6 +159,56 @@ pub fn read(kernel: &mut Kernel) -> (Configuration, Result<()>) {
     }
     let modules = modules::read(kernel);
     (Configuration { loader, both: systemd && procps, files, modules, ..Configuration::default() }, result)
+}
+
+/// Files read so far.
+struct Reading {
+    files: Vec<File>,
+    /// Lines that may still be kept.
+    left: usize,
+    result: Result<()>,
+}
+
+impl Reading {
+    fn add(&mut self, kernel: &mut Kernel, path: String) {
+        let target = kernel.host_target(&path).ok().filter(|target| *target != path);
+        let read = kernel.host_file(&path, FILE_LIMIT).map(|bytes| {
+            let lines = |loader| parse(bytes, loader);
+            (lines(Loader::Systemd), lines(Loader::Procps))
+        });
+        match read {
+            Ok((systemd, procps)) => match self.left.checked_sub(systemd.len().max(procps.len())) {
+                Some(left) => {
+                    self.left = left;
+                    self.files.push(File { path, target, systemd: Some(systemd), procps: Some(procps) });
+                }
+                None => {
+                    self.note(
+                        kernel
+                            .host_refusal(&path, format!("it and those before have more than {LINES} lines")),
+                    );
+                    self.files.push(File::unreadable(path, target));
+                }
+            },
+            Err(error) => {
+                // A link to nowhere hides others of its name, and sets nothing by intent. A
+                // name that is no text is only known not to be this one.
+                if !error.is_absent() {
+                    self.note(error);
+                } else if path.contains(char::REPLACEMENT_CHARACTER) {
+                    self.note(kernel.host_refusal(&path, "its name is no text".to_owned()));
+                }
+                self.files.push(File::unreadable(path, target));
+            }
+        }
+    }
+
+    /// The first counts.
+    fn note(&mut self, error: Error) {
+        if self.result.is_ok() {
+            self.result = Err(error);
+        }
+    }
 }
 
 /// What [`parse_packaged`] finds in dpkg's list, some MB; nothing where there is none.
@@ -159,20 +224,4 @@ pub fn parse_packaged(bytes: &[u8]) -> BTreeSet<String> {
     let names =
         lines.filter_map(|line| String::from_utf8_lossy(line).split_whitespace().next().map(str::to_owned));
     names.collect()
-}
-
-fn read_one(kernel: &mut Kernel, path: String) -> (File, Result<()>) {
-    let target = kernel.host_target(&path).ok().filter(|target| *target != path);
-    match kernel.host_file(&path, FILE_LIMIT) {
-        Ok(bytes) => {
-            let lines = |loader| Some(parse(bytes, loader));
-            let (systemd, procps) = (lines(Loader::Systemd), lines(Loader::Procps));
-            (File { path, target, systemd, procps }, Ok(()))
-        }
-        Err(error) => {
-            // A link to nowhere hides others of its name, and sets nothing by intent.
-            let result = if error.is_absent() { Ok(()) } else { Err(error) };
-            (File { path, target, systemd: None, procps: None }, result)
-        }
-    }
 }

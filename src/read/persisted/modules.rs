@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::offered::{self, Offered};
 use super::{FILE_LIMIT, find};
 use crate::kernel::{Kernel, Root};
 
@@ -15,8 +16,14 @@ pub struct Modules {
     pub at_boot: BTreeSet<String>,
     /// Whose loading runs a command of modprobe.d that sets parameters.
     pub with_command: BTreeSet<String>,
+    /// Who wants one of these gets a command of modprobe.d that loads nothing.
+    pub replaced: BTreeSet<String>,
+    /// Not found by another name than their own, and not loaded at boot.
+    pub blacklisted: BTreeSet<String>,
     /// Loaded now, with the modules that need them.
     pub loaded: BTreeMap<String, Vec<String>>,
+    /// Those of congestion control and queueing.
+    pub offered: Offered,
 }
 
 impl Modules {
@@ -41,6 +48,7 @@ pub(super) fn paths(kernel: &Kernel) -> Vec<String> {
     let mut paths = find(kernel, "modules-load.d");
     paths.extend(find(kernel, "modprobe.d"));
     paths.push(ETC_MODULES.to_owned());
+    paths.extend(offered::paths(kernel));
     paths
 }
 
@@ -53,13 +61,24 @@ pub(super) fn read(kernel: &mut Kernel) -> Modules {
         modules.at_boot.extend(names.unwrap_or_default());
     }
     for path in find(kernel, "modprobe.d") {
-        let names = kernel.host_file(&path, FILE_LIMIT).map(parse_modprobe);
-        modules.with_command.extend(names.unwrap_or_default());
+        let read = kernel.host_file(&path, FILE_LIMIT).map(parse_modprobe).unwrap_or_default();
+        for (module, command) in read.installs {
+            if command.contains("sysctl") {
+                modules.with_command.insert(module);
+            } else if !["modprobe", "insmod"].iter().any(|loads| command.contains(loads)) {
+                modules.replaced.insert(module);
+            }
+        }
+        modules.blacklisted.extend(read.blacklisted);
     }
     if let Ok(line) = kernel.read(Root::Proc, "cmdline") {
         modules.at_boot.extend(parse_command_line(line));
     }
+    // systemd-modules-load passes over both (src/shared/module-util.c of 252).
+    let Modules { at_boot, replaced, blacklisted, .. } = &mut modules;
+    at_boot.retain(|name| !replaced.contains(name) && !blacklisted.contains(name));
     modules.loaded = kernel.read(Root::Proc, "modules").map(parse_loaded).unwrap_or_default();
+    modules.offered = offered::read(kernel);
     modules
 }
 
@@ -76,14 +95,30 @@ pub fn parse_module_names(bytes: &[u8]) -> Vec<String> {
     names.filter(|name| !name.starts_with(['#', ';'])).map(plain).collect()
 }
 
-/// Modules for which modprobe.d(5) has an `install` command that runs sysctl.
-pub fn parse_modprobe(bytes: &[u8]) -> Vec<String> {
+/// What a file of modprobe.d(5) says of loading modules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Modprobe {
+    /// `install`: modules and the commands that are run in place of loading them.
+    pub installs: Vec<(String, String)>,
+    /// `blacklist`
+    pub blacklisted: Vec<String>,
+}
+
+/// Parses one.
+pub fn parse_modprobe(bytes: &[u8]) -> Modprobe {
     let text = String::from_utf8_lossy(bytes).replace("\\\n", " ");
-    let installs = text.lines().filter(|line| line.contains("sysctl")).filter_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next() == Some("install")).then(|| words.next()).flatten()
-    });
-    installs.map(plain).collect()
+    let mut found = Modprobe::default();
+    for line in text.lines().map(str::trim_start) {
+        let mut parts = line.splitn(3, |character: char| character.is_whitespace());
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("install"), Some(module), Some(command)) => {
+                found.installs.push((plain(module), command.trim().to_owned()));
+            }
+            (Some("blacklist"), Some(module), _) => found.blacklisted.push(plain(module)),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// `modules_load=` of the kernel's command line (systemd-modules-load.service(8)).
@@ -124,8 +159,12 @@ mod tests {
 
     #[test]
     fn commands_and_the_command_line_count() {
-        let modprobe = b"options x sysctl=1\ninstall nf_conntrack /sbin/modprobe -i nf_conntrack; \\\n sysctl -p\ninstall y /bin/true\n";
-        assert_eq!(parse_modprobe(modprobe), ["nf_conntrack"]);
+        let modprobe = b"options x sysctl=1\ninstall nf_conntrack /sbin/modprobe -i nf_conntrack; \\\n sysctl -p\n install y-z /bin/true\nblacklist a-b # no\ninstall w\n";
+        let command = "/sbin/modprobe -i nf_conntrack;   sysctl -p";
+        let installs = [("nf_conntrack", command), ("y_z", "/bin/true")];
+        let installs = installs.map(|(module, command)| (module.to_owned(), command.to_owned())).to_vec();
+        let expected = Modprobe { installs, blacklisted: vec!["a_b".to_owned()] };
+        assert_eq!(parse_modprobe(modprobe), expected);
         assert_eq!(parse_command_line(b"quiet modules-load=br-netfilter,x ro\n"), ["br_netfilter", "x"]);
     }
 }

@@ -48,6 +48,9 @@ pub enum Content {
     Unreadable,
 }
 
+/// Bytes of a line that systemd does not read (src/basic/fileio.h:LONG_LINE_MAX).
+const LONGEST_LINE: usize = 1 << 20;
+
 /// The lines of a file. No bytes are refused: what is no assignment is
 /// [`Content::Unreadable`].
 pub fn parse(bytes: &[u8], loader: Loader) -> Vec<Line> {
@@ -62,13 +65,23 @@ pub fn parse(bytes: &[u8], loader: Loader) -> Vec<Line> {
             let end = |line: &[u8]| line.iter().position(|byte| *byte == 0).unwrap_or(line.len());
             lines.map(|(index, line)| (index, &line[..end(line)])).filter_map(read).collect()
         }
-        // A carriage return and a NUL end a line as well (src/basic/fileio.c:read_line_full).
-        Loader::Systemd => lines
-            .flat_map(|(index, line)| {
+        // A carriage return and a NUL end a line as well, and one that is too long ends the
+        // file (src/basic/fileio.c:read_line_full).
+        Loader::Systemd => {
+            let mut parts = lines.flat_map(|(index, line)| {
                 line.split(|byte| matches!(byte, b'\r' | 0)).map(move |part| (index, part))
-            })
-            .filter_map(read)
-            .collect(),
+            });
+            let mut found = Vec::new();
+            let long = parts.find_map(|(index, part)| {
+                if part.len() >= LONGEST_LINE {
+                    return Some(Line { number: index + 1, content: Content::Unreadable });
+                }
+                found.extend(read((index, part)));
+                None
+            });
+            found.extend(long);
+            found
+        }
     }
 }
 
@@ -296,6 +309,19 @@ mod tests {
         assert!(matches!(one("- a.b = 1", Loader::Systemd), Some(Content::Assignment { .. })));
         assert_eq!(one("- a.b = 1", Loader::Procps), Some(Content::Unreadable));
         assert_eq!((one("x", Loader::Systemd), one("x", Loader::Procps)), (Some(Content::Unreadable), None));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_ends_what_systemd_reads() {
+        let text = |length: usize| format!("a=1\nb=2{}\nc=3\n", " ".repeat(length - 3));
+        let numbers = |length, loader| {
+            let lines = parse(text(length).as_bytes(), loader);
+            let bad = lines.iter().filter(|line| line.content == Content::Unreadable).count();
+            (lines.iter().map(|line| line.number).collect::<Vec<_>>(), bad)
+        };
+        assert_eq!(numbers(LONGEST_LINE - 1, Loader::Systemd), (vec![1, 2, 3], 0));
+        assert_eq!(numbers(LONGEST_LINE, Loader::Systemd), (vec![1, 2], 1));
+        assert_eq!(numbers(LONGEST_LINE, Loader::Procps), (vec![1, 2, 3], 0));
     }
 
     #[test]
