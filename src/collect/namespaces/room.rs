@@ -274,9 +274,10 @@ impl Reader {
         has_sockets: bool,
         started: Instant,
     ) -> Option<Vec<Group>> {
-        let found = if has_sockets { self.keep(listeners::read(kernel))? } else { Vec::new() };
+        let mut found = if has_sockets { self.keep(listeners::read(kernel))? } else { Vec::new() };
         let (bounds, result) = listeners::read_bounds(kernel);
         self.keep(result);
+        self.keep(listeners::mark_chosen(kernel, &mut found, &bounds));
         let longest = 3 * self.pause.unwrap_or_default().max(settings.sockets_interval);
         Some(self.tracker.observe(started, &found, &bounds, self.waiting.as_ref(), longest))
     }
