@@ -28,7 +28,7 @@ use crate::kernel::Kernel;
 use crate::ledger::Ledger;
 use crate::model::connections::Paths;
 use crate::model::interval::RetransmitRatio;
-use crate::model::{Exporter, Outcome, Report, Snapshot};
+use crate::model::{Declared, Exporter, Outcome, Report, Snapshot};
 use crate::read::place;
 
 pub use crate::model::namespaces::Others;
@@ -93,6 +93,8 @@ pub struct Settings {
     pub close_notifications: bool,
     /// Paths that connections are sorted by.
     pub paths: Arc<Paths>,
+    /// Limits and accepted findings.
+    pub declared: Arc<Declared>,
     /// Other network namespaces that are read; a reload does not change it.
     pub others: Others,
 }
@@ -286,6 +288,7 @@ impl Reader {
         let mut snapshot = Snapshot {
             constants: Some(self.context.kernel.constants().clone()),
             netstat_all: self.context.settings.netstat_all,
+            declared: Arc::clone(&self.context.settings.declared),
             ..Snapshot::default()
         };
         for (index, source) in SOURCES.iter().enumerate().filter(|(index, _)| wanted.contains(*index)) {

@@ -1,8 +1,11 @@
 //! Flags and configuration file → a checked [`Config`], once at start; and the
 //! part of it that a reload changes.
 
+mod accepted;
+mod checked;
 mod devices;
 mod file;
+mod limits;
 mod line;
 mod path;
 mod reload;
@@ -55,6 +58,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
     let enabled = by_flag.chain(by_file).fold(Selection::all(), Selection::without);
     // A filter given as a flag replaces the file's whole, whichever way round.
     let paths = Arc::new(file.paths());
+    let declared = Arc::new(file.declared());
     let devices = args.devices.clone().or(file.devices());
     Ok(Settings {
         enabled,
@@ -65,6 +69,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         sockets_cpu_budget: args.sockets_cpu_budget,
         close_notifications: args.close_notifications,
         paths,
+        declared,
         others: args.others.clone(),
     })
 }

@@ -138,7 +138,18 @@ fn what_the_host_lacks_is_said_in_one_line() {
 fn a_bad_file_is_refused_where_it_is_bad() {
     let scratch = Scratch::new();
     for (content, expected) in [
-        ("device: 1\n", ":1:1: unknown field `device`, expected one of `devices`, `collectors`, `paths`"),
+        (
+            "accepted:\n- {alert: NettuneX, reason: r, until: 2027-01-31}\n",
+            ":2:11: accepted[0].alert: no alert is called `NettuneX`; docs/alerts.md has their names",
+        ),
+        (
+            "limits: {devices: {eth0: fast}}\n",
+            ":1:26: limits.devices.eth0: `fast` is no bandwidth: expected a number with kbit/s, Mbit/s or Gbit/s, such as 500Mbit/s",
+        ),
+        (
+            "device: 1\n",
+            ":1:1: unknown field `device`, expected one of `devices`, `collectors`, `paths`, `limits`, `accepted`",
+        ),
         ("devices:\n  include: (\n", ":2:12: devices.include: not a regular expression: unclosed group"),
         (
             "devices:\n  include: [1]\n",

@@ -160,7 +160,7 @@ fn golden_scrapes_hold_every_family() {
     }
     let defined: BTreeSet<_> =
         nettune::metrics::all().into_iter().map(|metric| metric.name.to_owned()).collect();
-    // Needs an interval of the ticker, cgroups, a file no fixture has, a declared path, or hundreds
+    // Needs an interval of the ticker, cgroups, a file no fixture has, something declared, or hundreds
     // of connections to one port, a parameter that changes; or what happens between two passes, which no recording
     // holds: tests/throughput.rs has these. Or other namespaces: those are in tests/netns.rs.
     let elsewhere = [
@@ -187,6 +187,10 @@ fn golden_scrapes_hold_every_family() {
         "nettune_tcp_receive_limited_seconds_total",
         "nettune_tcp_receiving_seconds_total",
         "nettune_tcp_spurious_retransmits_total",
+        "nettune_accepted_finding_info",
+        "nettune_accepted_findings_expired",
+        "nettune_middlebox_idle_limit_seconds",
+        "nettune_netdev_declared_speed_bytes",
         "nettune_netns_info",
         "nettune_netns_age_seconds",
         "nettune_netns_found",

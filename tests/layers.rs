@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ledger", &["kernel", "read", "model"]),
     ("collect", &["kernel", "read", "model", "ledger", "catalogue"]),
     ("cli", &["collect", "kernel"]),
-    ("config", &["cli", "collect", "kernel", "model"]),
+    ("config", &["cli", "collect", "kernel", "model", "catalogue"]),
     ("serve", &["metrics", "model", "ledger", "collect", "cli", "config", "kernel"]),
 ];
 

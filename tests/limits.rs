@@ -52,6 +52,7 @@ impl Server {
                     sockets_cpu_budget: 0.01,
                     close_notifications: true,
                     paths: Arc::default(),
+                    declared: Arc::default(),
                     others: Others::None,
                 };
                 let collector = Collector::start(Kernel::live(roots), settings, Ledger::in_memory()).unwrap();

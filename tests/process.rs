@@ -179,6 +179,35 @@ fn a_hangup_reloads_the_file_if_it_is_good() {
     assert!(metric(timestamp) >= Some(started));
 }
 
+/// What the file declares is there for the rules, until its day has passed.
+#[test]
+fn declared_limits_and_accepted_findings_are_exported() {
+    let scratch = Scratch::new();
+    let alert = "NettuneAcceptQueueFullSomaxconn";
+    let accepted = |until: &str| {
+        format!(
+            "limits:\n  devices: {{eth0: 1Gbit/s}}\n  idle_timeout: 900s\naccepted:\n- alert: {alert}\n  \
+            port: '443'\n  reason: refuses early on purpose\n  until: {until}\n"
+        )
+    };
+    let file = scratch.file("nettune.yaml", &accepted("2999-12-31"));
+    let exporter = Exporter::start(&["--config.file", file.to_str().unwrap()]);
+    let info = format!("nettune_accepted_finding_info{{alert=\"{alert}\"");
+    let text = exporter.get("/metrics", &[]).text().to_owned();
+    let line = text.lines().find(|line| line.starts_with(&info)).unwrap();
+    assert!(line.contains("port=\"443\"") && line.contains("device=\"\""), "{line}");
+    assert_eq!(value(&text, "nettune_accepted_findings_expired"), Some(0.0));
+    assert_eq!(value(&text, "nettune_middlebox_idle_limit_seconds"), Some(900.0));
+    assert_eq!(value(&text, "nettune_netdev_declared_speed_bytes{device=\"eth0\"}"), Some(125e6));
+
+    fs::write(&file, accepted("2020-01-31")).unwrap();
+    exporter.signal("HUP");
+    exporter.wait_for_log("configuration reloaded");
+    let text = exporter.get("/metrics", &[]).text().to_owned();
+    assert!(!text.contains(&info));
+    assert_eq!(value(&text, "nettune_accepted_findings_expired"), Some(1.0));
+}
+
 #[test]
 fn walking_sockets_stops_and_goes_on_with_a_reload() {
     let scratch = Scratch::new();

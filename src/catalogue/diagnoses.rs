@@ -51,14 +51,14 @@ pub struct Named {
     pub help: String,
 }
 
-/// A number or a length of time.
+/// A number or a text, which may be a length of time.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Quantity {
     /// A bare number.
     Number(f64),
-    /// As Prometheus writes it: `5m`.
-    Duration(String),
+    /// A length of time as Prometheus writes it, `5m`, or a pattern.
+    Text(String),
 }
 
 /// A recording rule.

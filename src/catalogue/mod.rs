@@ -71,6 +71,11 @@ pub struct Parameter {
     pub bounds: String,
     /// What goes wrong with it.
     pub cautions: String,
+    /// Values that lists of settings give, whatever the host.
+    #[serde(default)]
+    pub quoted: Vec<String>,
+    /// What such lists get wrong about it.
+    pub myth: Option<String>,
     /// How it is kept across a reboot.
     pub persist: Persist,
     /// Kernel files, documents and commits it was read in.

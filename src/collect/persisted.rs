@@ -135,6 +135,7 @@ mod tests {
             sockets_cpu_budget: 0.01,
             close_notifications: false,
             paths: Arc::default(),
+            declared: Arc::default(),
             others: Others::None,
         }
     }

@@ -11,8 +11,11 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
+use super::accepted::Finding;
+use super::limits;
 use super::path::DeclaredPaths;
 use crate::collect::{DeviceFilter, SOURCES};
+use crate::model::Declared;
 use crate::model::connections::Paths;
 
 /// The file, or something in it, is not as it should be. One line each.
@@ -42,11 +45,13 @@ pub enum Error {
 
 /// The file as a whole; everything in it is optional.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a mapping with devices, collectors or paths")]
+#[serde(deny_unknown_fields, expecting = "a mapping with devices, collectors, paths, limits or accepted")]
 pub(super) struct File {
     devices: Option<Devices>,
     collectors: Option<Collectors>,
     paths: Option<DeclaredPaths>,
+    limits: Option<limits::Declared>,
+    accepted: Option<Vec<Finding>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -151,6 +156,14 @@ impl File {
     /// Declared paths.
     pub(super) fn paths(&self) -> Paths {
         self.paths.as_ref().map_or_else(Paths::default, DeclaredPaths::paths)
+    }
+
+    /// What the host cannot know and people declared.
+    pub(super) fn declared(&self) -> Declared {
+        Declared {
+            limits: self.limits.as_ref().map(limits::Declared::limits).unwrap_or_default(),
+            accepted: self.accepted.iter().flatten().map(Finding::accepted).collect(),
+        }
     }
 
     /// The device filter, when the file has one.

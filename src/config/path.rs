@@ -1,7 +1,6 @@
 //! Declared paths in the configuration file.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -9,6 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
+use super::checked::{FromText, Text};
 use crate::cli::duration;
 use crate::model::connections::Paths;
 use crate::model::connections::paths::{Class, Declared};
@@ -142,38 +142,6 @@ impl<'de> Visitor<'de> for PeersVisitor {
     }
 }
 
-/// A value that is written as text, and checked where it stands.
-trait FromText: Sized {
-    /// What is expected, after "expected".
-    const EXPECTED: &'static str;
-
-    /// The value, or what is wrong with it.
-    fn from_text(text: &str) -> Result<Self, String>;
-}
-
-#[derive(Debug)]
-struct Text<T>(T);
-
-impl<'de, T: FromText> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(TextVisitor(PhantomData))
-    }
-}
-
-struct TextVisitor<T>(PhantomData<T>);
-
-impl<T: FromText> Visitor<'_> for TextVisitor<T> {
-    type Value = Text<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(T::EXPECTED)
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Text<T>, E> {
-        T::from_text(text).map(Text).map_err(E::custom)
-    }
-}
-
 #[derive(Debug)]
 struct Name(String);
 
@@ -197,7 +165,7 @@ impl FromText for Name {
 
 /// Bytes a second.
 #[derive(Debug)]
-struct Bandwidth(u64);
+pub(super) struct Bandwidth(pub(super) u64);
 
 impl FromText for Bandwidth {
     const EXPECTED: &'static str = "a bandwidth such as 500Mbit/s";

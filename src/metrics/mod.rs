@@ -4,6 +4,7 @@
 
 mod connections;
 mod counters;
+mod declared;
 mod exporter;
 mod flows;
 mod hosts;
@@ -124,6 +125,7 @@ type Metrics = fn() -> Vec<&'static Metric>;
 
 /// Family groups in the order of the exposition.
 const FAMILIES: &[(Write, Metrics)] = &[
+    (declared::write, declared::metrics),
     (namespaces::write, namespaces::metrics),
     (hosts::write, hosts::metrics),
     (counters::write, counters::metrics),
@@ -145,9 +147,10 @@ const FAMILIES: &[(Write, Metrics)] = &[
 
 /// Every family the exporter knows, in the order of the exposition, in groups
 /// with a title that names the collectors they come from.
-pub fn groups() -> [(&'static str, Vec<&'static Metric>); 17] {
+pub fn groups() -> [(&'static str, Vec<&'static Metric>); 18] {
     [
         ("The exporter itself, whatever is collected, and `process`", exporter::metrics()),
+        ("Declared in the configuration file", declared::metrics()),
         ("Network namespaces: `netns`", namespaces::metrics()),
         ("The host: `host` and `cpu`", hosts::metrics()),
         ("Counters of TCP, UDP, IP and ICMP: `snmp`, `snmp6` and `netstat`", counters::metrics()),

@@ -1,5 +1,6 @@
 //! Values with meaning; no input or output, no metric names.
 
+pub mod accepted;
 pub mod changes;
 pub mod connections;
 pub mod defaults;
@@ -20,5 +21,6 @@ pub mod udp;
 pub mod units;
 
 pub use snapshot::{
-    Connections, Exporter, Followed, LedgerFigures, Nic, Outcome, Report, Sampling, Snapshot,
+    Connections, Declared, DeclaredLimits, Exporter, Followed, LedgerFigures, Nic, Outcome, Report, Sampling,
+    Snapshot,
 };

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::accepted::Accepted;
 use super::connections::paths::PathId;
 use super::connections::{Pass, Paths, Sums};
 use super::devices::{DeviceCount, DeviceInterrupts, Names, QdiscGroup};
@@ -149,8 +150,28 @@ pub struct Snapshot {
     pub namespaces: Option<Arc<Namespaces>>,
     /// Our own process.
     pub process: Option<Process>,
+    /// What people declared.
+    pub declared: Arc<Declared>,
     /// The exporter itself.
     pub exporter: Exporter,
+}
+
+/// What the host cannot know and people declared in the configuration file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// Limits elsewhere.
+    pub limits: DeclaredLimits,
+    /// Findings that are to be silent.
+    pub accepted: Vec<Accepted>,
+}
+
+/// Limits that lie outside of the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeclaredLimits {
+    /// What a device may carry by its plan, bytes a second.
+    pub devices: Vec<(String, u64)>,
+    /// After this time without a packet something on the way forgets a connection.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// Rings, channels and drivers' counters of the devices the filter keeps.

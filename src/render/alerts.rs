@@ -43,7 +43,7 @@ pub(super) fn render(diagnoses: &Diagnoses, values: &Values) -> Result<String, S
     for (name, named) in &diagnoses.values {
         let usual = match &named.value {
             Quantity::Number(number) => number.to_string(),
-            Quantity::Duration(time) => time.clone(),
+            Quantity::Text(text) => format!("`{}`", text.replace('|', "\\|")),
         };
         let _ = writeln!(text, "| `{name}` | {usual} | {} |", named.help);
     }

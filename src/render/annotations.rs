@@ -2,6 +2,8 @@
 //! queried has every label of identity pinned, so that no other host's or namespace's
 //! value can be printed.
 
+use std::collections::BTreeSet;
+
 use super::values::Values;
 use crate::catalogue::diagnoses::{Diagnosis, Evidence};
 use crate::catalogue::text::{Format, Piece, Text};
@@ -150,57 +152,47 @@ impl<'d> Annotator<'d> {
         self.query(&format!("{series}{{{pin},parameter={name}{matcher}}}{after}"))
     }
 
-    /// Forms the value may have: numbers by the names of their fields, or a text.
-    fn shapes(&self) -> Vec<Vec<&'static str>> {
-        let of = |parameter: &'static Parameter| match (parameter.kind, parameter.fields.as_slice()) {
-            (Kind::Text | Kind::Object, _) => Vec::new(),
-            (_, []) => vec![""],
-            (_, fields) => fields.iter().map(String::as_str).collect(),
-        };
-        match self.diagnosis.parameter.as_deref().and_then(|name| CATALOGUE.get(name)) {
-            Some(parameter) => vec![of(parameter)],
-            None => {
-                let mut shapes: Vec<_> = CATALOGUE.parameters.iter().map(of).collect();
-                shapes.sort();
-                shapes.dedup();
-                shapes
+    /// The parameters that it may be about.
+    fn candidates(&self) -> &'d [Parameter] {
+        match self.parameter {
+            Some(parameter) => std::slice::from_ref(parameter),
+            None => &CATALOGUE.parameters,
+        }
+    }
+
+    /// Names of the first number, of the second, and so on; none of a text.
+    fn fields(&self) -> Vec<BTreeSet<&'d str>> {
+        let mut names: Vec<BTreeSet<&str>> = Vec::new();
+        for parameter in self.candidates().iter().filter(|known| matches!(known.kind, Kind::Int | Kind::Ints))
+        {
+            let single = parameter.fields.is_empty().then_some("");
+            let fields = parameter.fields.iter().map(String::as_str).chain(single);
+            for (place, field) in fields.enumerate() {
+                names.resize(names.len().max(place + 1), BTreeSet::new());
+                names[place].insert(field);
             }
         }
+        names
     }
 
     /// `body` with the value where it is known, else `otherwise`.
     fn with(&self, series: Series, body: impl Fn(&str) -> String, otherwise: &str) -> Result<String> {
-        let mut declared = String::new();
-        let mut cases = Vec::new();
-        for (shape, fields) in self.shapes().into_iter().enumerate() {
-            if fields.is_empty() {
-                let name = format!("$text{shape}");
-                let query = self.of_parameter(series.text(), "", "")?;
-                declared.push_str(&format!("{{{{ {name} := {query} }}}}"));
-                cases.push((name.clone(), body(&format!("{{{{ {name} | first | label \"value\" }}}}"))));
-                continue;
-            }
-            let mut names = Vec::new();
-            for (index, field) in fields.iter().enumerate() {
-                let name = format!("$value{shape}{index}");
-                let query = self.of_parameter(series.numbers(), &format!(",field=\"{field}\""), "")?;
-                declared.push_str(&format!("{{{{ {name} := {query} }}}}"));
-                names.push(name);
-            }
-            let shown: Vec<_> =
-                names.iter().map(|name| shown(&format!("({name} | first | value)"), Format::Count)).collect();
-            let all =
-                if let [name] = names.as_slice() { name.clone() } else { format!("and {}", names.join(" ")) };
-            let value = shown.join(" ");
-            cases.push((all, body(&value)));
+        let (numbers, texts) = series.names();
+        let mut text = String::new();
+        let mut word = "if";
+        let fields = self.fields();
+        if !fields.is_empty() {
+            let query = self.of_parameter(numbers, "", "")?;
+            let value: String = (0..).zip(fields).map(|(place, names)| number(place, &names)).collect();
+            text.push_str(&format!("{{{{ $numbers := {query} }}}}{{{{ if $numbers }}}}{}", body(&value)));
+            word = "else if";
         }
-        let mut text = declared;
-        for (index, (condition, body)) in cases.iter().enumerate() {
-            let word = if index == 0 { "if" } else { "else if" };
-            text.push_str(&format!("{{{{ {word} {condition} }}}}{body}"));
+        if self.candidates().iter().any(|known| known.kind == Kind::Text) {
+            let query = self.of_parameter(texts, "", "")?;
+            let value = format!("{{{{ {query} | first | label \"value\" }}}}");
+            text.push_str(&format!("{{{{ {word} {query} }}}}{}", body(&value)));
         }
-        text.push_str(&format!("{{{{ else }}}}{otherwise}{{{{ end }}}}"));
-        Ok(text)
+        Ok(text + &format!("{{{{ else }}}}{otherwise}{{{{ end }}}}"))
     }
 
     fn name(&self) -> String {
@@ -209,8 +201,7 @@ impl<'d> Annotator<'d> {
 
     /// A value that a shell would take for several words stands between apostrophes.
     fn assignment(&self, value: &str) -> String {
-        let several = self.shapes().iter().any(|shape| shape.len() != 1);
-        let quote = if several { "'" } else { "" };
+        let quote = if self.fields().len() == 1 && self.parameter.is_some() { "" } else { "'" };
         format!("sysctl -w {}={quote}{value}{quote}", self.name())
     }
 
@@ -291,21 +282,24 @@ enum Series {
 }
 
 impl Series {
-    fn numbers(self) -> &'static str {
+    /// Of numbers, and of texts.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Running => "nettune_sysctl_value",
-            Self::Recommended => "nettune_sysctl_recommended_value",
-            Self::Previous => "nettune_sysctl_previous_value",
+            Self::Running => ("nettune_sysctl_value", "nettune_sysctl_text_info"),
+            Self::Recommended => ("nettune_sysctl_recommended_value", "nettune_sysctl_recommended_text_info"),
+            Self::Previous => ("nettune_sysctl_previous_value", "nettune_sysctl_previous_text_info"),
         }
     }
+}
 
-    fn text(self) -> &'static str {
-        match self {
-            Self::Running => "nettune_sysctl_text_info",
-            Self::Recommended => "nettune_sysctl_recommended_text_info",
-            Self::Previous => "nettune_sysctl_previous_text_info",
-        }
-    }
+/// The number at one place of what was queried, which comes in no order.
+fn number(place: usize, names: &BTreeSet<&str>) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    let (space, names) = (if place > 0 { " " } else { "" }, names.join(" "));
+    let shown = shown("(. | value)", Format::Count);
+    format!(
+        "{{{{ range $numbers }}}}{{{{ if eq (. | label \"field\") {names} }}}}{space}{shown}{{{{ end }}}}{{{{ end }}}}"
+    )
 }
 
 /// A number in the template language.

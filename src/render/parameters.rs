@@ -74,6 +74,11 @@ fn write_parameter(text: &mut String, parameter: &Parameter) -> std::fmt::Result
         writeln!(text, "- Needs module: `{module}`")?;
     }
     writeln!(text, "- Cautions: {}", parameter.cautions)?;
+    if !parameter.quoted.is_empty() {
+        let quoted: Vec<_> = parameter.quoted.iter().map(|value| format!("`{value}`")).collect();
+        let myth = parameter.myth.as_deref().unwrap_or_default();
+        writeln!(text, "- Often quoted: {}. {myth}", quoted.join(", "))?;
+    }
     let sources: Vec<_> = parameter.sources.iter().map(|source| format!("`{source}`")).collect();
     writeln!(text, "- Sources: {}", sources.join(", "))
 }

@@ -69,22 +69,29 @@ impl Values {
         let scale = match &overrides.window {
             Some(window) => {
                 let usual = diagnoses.values.get(WINDOW).map(|named| &named.value);
-                let Some(Quantity::Duration(usual)) = usual else { return Err("no window to scale".into()) };
+                let Some(Quantity::Text(usual)) = usual else { return Err("no window to scale".into()) };
                 seconds(window)? / seconds(usual)?
             }
             None => 1.0,
         };
         let mut named = BTreeMap::new();
         for (name, known) in &diagnoses.values {
-            let text = match (&known.value, overrides.values.get(name)) {
+            let wanted = overrides.values.get(name);
+            let text = match (&known.value, wanted) {
                 (Quantity::Number(number), None) | (Quantity::Number(_), Some(Quantity::Number(number))) => {
                     number.to_string()
                 }
-                (Quantity::Duration(usual), None) => duration(seconds(usual)? * scale),
-                (Quantity::Duration(_), Some(Quantity::Duration(wanted))) => duration(seconds(wanted)?),
+                (Quantity::Text(usual), None) => match seconds(usual) {
+                    Ok(time) => duration(time * scale),
+                    Err(_) => usual.clone(),
+                },
+                (Quantity::Text(usual), Some(Quantity::Text(wanted))) => match seconds(usual) {
+                    Ok(_) => duration(seconds(wanted)?),
+                    Err(_) => wanted.clone(),
+                },
                 (Quantity::Number(_), Some(_)) => return Err(format!("values: {name}: expected a number")),
-                (Quantity::Duration(_), Some(_)) => {
-                    return Err(format!("values: {name}: expected a duration such as 5m"));
+                (Quantity::Text(_), Some(_)) => {
+                    return Err(format!("values: {name}: expected a text, such as 5m for a duration"));
                 }
             };
             named.insert(name.clone(), text);
@@ -116,7 +123,10 @@ impl Values {
     /// # Errors
     /// No duration.
     pub(super) fn hold(&self, time: &str) -> Result<String, String> {
-        Ok(duration(seconds(time)? * self.for_scale))
+        match time {
+            "0s" => Ok(time.to_owned()),
+            time => Ok(duration(seconds(time)? * self.for_scale)),
+        }
     }
 
     /// The text with every `$name` filled in; `$$` is a dollar.
@@ -238,7 +248,7 @@ mod tests {
     fn overrides_are_checked() {
         let cases = [
             ("values: {windoww: 5m}", "no value is called windoww"),
-            ("values: {window: 5}", "window: expected a duration"),
+            ("values: {window: 5}", "window: expected a text"),
             ("values: {floor: 5m}", "floor: expected a number"),
             ("values: {window: five}", "no duration"),
             ("identity: [job, instance]", "netns must be the last"),
