@@ -162,4 +162,5 @@ fn what_an_older_kernel_does_not_tell_is_missing_and_blames_nobody() {
         assert!(!series.starts_with("nettune_udp_socket") && !series.contains("bound_ratio"), "{series}");
         assert!(!series.starts_with("nettune_listener_drops"), "{series}");
     }
+    assert!(found.contains_key("nettune_ephemeral_ports_undecided_ratio"));
 }

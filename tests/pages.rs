@@ -216,11 +216,12 @@ fn faults_arrive_as_pages_that_name_their_cause() {
 const SOMAXCONN: &str = "
 ```
 127.0.0.1: port 80 drops connections, net.core.somaxconn is the limit
-N attempts/s refused over 10s (retries included). The accept queue of 127.0.0.1:80 held 17 of 16, which is net.core.somaxconn: it clamps the listen() backlog of PROGRAM, or the program asked for exactly 16.
+N attempts/s refused over 10s (retries included). The accept queue of port 80 (127.0.0.1) held 17 of 16. The limit of 16 is net.core.somaxconn: it clamps the listen() backlog of PROGRAM, or the program asked for exactly 16.
 Now     16
 Set     4096
 Apply   sysctl -w net.core.somaxconn=4096
-        then let PROGRAM listen again (systemctl reload, or restart): a socket keeps the limit it was made with
+        # let the program that listens there listen again: reload it
+        # and restart it where ss still shows Send-Q 16: a socket keeps the limit it was made with
 Keep    echo \"net.core.somaxconn = 4096\" | tee /etc/sysctl.d/99-zz-nettune-somaxconn.conf
 Undo    sysctl -w net.core.somaxconn=16 && rm -f /etc/sysctl.d/99-zz-nettune-somaxconn.conf
 Verify  ss -ltn 'sport = :80' shows the new limit as Send-Q; refusals end
@@ -231,7 +232,7 @@ Runbook https://github.com/nettune/nettune/blob/main/alerts/runbooks/NettuneAcce
 const APPLICATION: &str = "
 ```
 127.0.0.1: port 81 drops connections, the backlog of its program is the limit
-N attempts/s refused over 10s (retries included). The accept queue of 127.0.0.1:81 held 5 of 4. net.core.somaxconn is 16 here, so the listen() backlog of PROGRAM binds. No sysctl will help.
+N attempts/s refused over 10s (retries included). The accept queue of port 81 (127.0.0.1) held 5 of 4. net.core.somaxconn is 16 here, so the listen() backlog of PROGRAM binds. No sysctl will help.
 Do      raise the backlog in PROGRAM (nginx: listen 81 backlog=N; others call it backlog or somaxconn) and reload it
 Verify  ss -ltn 'sport = :81' shows the new backlog as Send-Q, and Recv-Q below it; refusals end
 Runbook https://github.com/nettune/nettune/blob/main/alerts/runbooks/NettuneAcceptQueueFullApplication.md

@@ -294,14 +294,15 @@ impl Walker {
     fn look(&mut self, started: Instant) {
         let cpu_before = cpu_time();
         let (groups, outcome) = match listeners::read(&mut self.kernel) {
-            Ok(found) => {
+            Ok(mut found) => {
                 let (mut bounds, outcome) = listeners::read_bounds(&mut self.kernel);
+                let chosen = listeners::mark_chosen(&mut self.kernel, &mut found, &bounds);
                 bounds.earlier_somaxconn = self.plan.earlier_somaxconn.get().copied();
                 let waiting = self.waiting.as_ref();
                 let longest = 3 * self.look_interval;
                 let mut groups = self.tracker.observe(started, &found, &bounds, waiting, longest);
                 let named = self.owners.name(&mut self.kernel, started, &found, &mut groups);
-                (groups, outcome.and(named))
+                (groups, outcome.and(chosen).and(named))
             }
             Err(error) => (Vec::new(), Err(error)),
         };

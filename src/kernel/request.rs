@@ -23,6 +23,10 @@ pub enum Request {
     TcpListeners,
     /// The same over IPv6.
     TcpListeners6,
+    /// Of those the ones whose port the kernel chose, over IPv4.
+    TcpChosenPorts,
+    /// The same over IPv6.
+    TcpChosenPorts6,
     /// TCP connections over IPv4, with what the kernel knows of each; those in
     /// TIME_WAIT only where the scope asks for them.
     TcpConnections,
@@ -36,7 +40,7 @@ pub enum Request {
 
 impl Request {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Links,
         Self::Qdiscs,
         Self::Neighbours,
@@ -47,6 +51,8 @@ impl Request {
         Self::ConntrackStatistics,
         Self::TcpListeners,
         Self::TcpListeners6,
+        Self::TcpChosenPorts,
+        Self::TcpChosenPorts6,
         Self::TcpConnections,
         Self::TcpConnections6,
         Self::UdpSockets,
@@ -66,6 +72,8 @@ impl Request {
             Self::ConntrackStatistics => "conntrack-statistics",
             Self::TcpListeners => "tcp-listeners",
             Self::TcpListeners6 => "tcp6-listeners",
+            Self::TcpChosenPorts => "tcp-chosen-ports",
+            Self::TcpChosenPorts6 => "tcp6-chosen-ports",
             Self::TcpConnections => "tcp-connections",
             Self::TcpConnections6 => "tcp6-connections",
             Self::UdpSockets => "udp-sockets",
@@ -80,6 +88,8 @@ impl Request {
             Self::ConntrackStatistics => NETLINK_NETFILTER,
             Self::TcpListeners
             | Self::TcpListeners6
+            | Self::TcpChosenPorts
+            | Self::TcpChosenPorts6
             | Self::TcpConnections
             | Self::TcpConnections6
             | Self::UdpSockets

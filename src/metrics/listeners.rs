@@ -64,13 +64,13 @@ const OLDEST_UNACCEPTED: Metric = gauge(
 const LIMITED_BY: Metric = gauge(
     "nettune_listener_limited_by",
     &["address", "port", "cause"],
-    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (listen() came before a change: more, or the somaxconn when the limit was first seen, or, of a socket older than the exporter, the somaxconn before the last change in this boot, unless the program asked for just as much since).",
+    "Sockets by where their limit comes from: somaxconn (equal to it now: it clamps, or listen() asked for as much), application (less; or somaxconn was raised before the exporter saw the socket), older_somaxconn (less, and listen() came before a raise: the somaxconn when the limit was first seen, or, of a socket older than the exporter, the somaxconn before the last change in this boot, unless the program asked for just as much since), above_somaxconn (more: listen() came before somaxconn was lowered).",
 )
 .everywhere();
 const IN_PORT_RANGE: Metric = gauge(
     "nettune_listener_in_port_range",
     LISTENER,
-    "1 when the kernel may give this port to an outgoing connection while nobody listens: in ip_local_port_range and not reserved.",
+    "1 when the kernel may give this port to an outgoing connection while nobody listens, and the program would miss it: in ip_local_port_range, not reserved, and named to bind(), not chosen by the kernel.",
 ).everywhere();
 
 const INFO: Metric = info(
@@ -136,11 +136,12 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.family(&INFO, units)
 }
 
-fn by_cause(causes: Causes) -> [(&'static str, u64); 3] {
+fn by_cause(causes: Causes) -> [(&'static str, u64); 4] {
     [
         ("somaxconn", causes.somaxconn),
         ("application", causes.application),
         ("older_somaxconn", causes.older_somaxconn),
+        ("above_somaxconn", causes.above_somaxconn),
     ]
 }
 

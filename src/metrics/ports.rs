@@ -30,9 +30,14 @@ const BOUND_RATIO: Metric = gauge(
     &[],
     "Share of the available ports that sockets of one local address hold alone: none is used for two destinations, which is no chance, as where a program binds before it connects without IP_BIND_ADDRESS_NO_PORT. 0 where no address shows that.",
 ).everywhere();
+const UNDECIDED_RATIO: Metric = gauge(
+    "nettune_ephemeral_ports_undecided_ratio",
+    &[],
+    "The same on kernels that do not tell which sockets have IP_BIND_ADDRESS_NO_PORT, in place of nettune_ephemeral_ports_bound_ratio: those that have it are counted too.",
+).everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
-    vec![&AVAILABLE, &USED_RATIO, &IN_USE, &TIME_WAIT, &BOUND_RATIO]
+    vec![&AVAILABLE, &USED_RATIO, &IN_USE, &TIME_WAIT, &BOUND_RATIO, &UNDECIDED_RATIO]
 }
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
@@ -46,5 +51,7 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.family(&USED_RATIO, found.clone().map(|one| (port(one.port), ratio(one.in_use))))?;
     out.family(&IN_USE, found.clone().map(|one| (port(one.port), one.in_use)))?;
     out.family(&TIME_WAIT, found.filter_map(|one| Some((port(one.port), one.unreusable_time_wait?))))?;
-    out.single(&BOUND_RATIO, usage.bound_ratio)
+    let bound = |is_decided: bool| (usage.bound.is_decided == is_decided).then_some(usage.bound.ratio);
+    out.single(&BOUND_RATIO, bound(true))?;
+    out.single(&UNDECIDED_RATIO, bound(false))
 }

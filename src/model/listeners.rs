@@ -171,7 +171,17 @@ mod tests {
 
     fn listener(port: u16, cookie: u64, queue: u32, limit: u32, drops: u32) -> Listener {
         let address = IpAddr::from([0; 4]);
-        Listener { address, port, cookie, queue, limit, drops: Some(drops), cgroup: None, inode: 0 }
+        Listener {
+            address,
+            port,
+            cookie,
+            queue,
+            limit,
+            drops: Some(drops),
+            cgroup: None,
+            inode: 0,
+            port_was_chosen: false,
+        }
     }
 
     const LONGEST: Duration = Duration::from_secs(3);
@@ -238,7 +248,7 @@ mod tests {
         let group = &groups[0];
         assert_eq!((group.sockets, group.queue, group.limit, group.drops), (3, 5, 88, Some(5)));
         assert_eq!((group.fill, group.socket_limit), (4.0 / 9.0, 8));
-        let causes = Causes { somaxconn: 1, application: 1, older_somaxconn: 1 };
+        let causes = Causes { somaxconn: 1, application: 1, above_somaxconn: 1, ..Causes::default() };
         assert_eq!(group.limited_by, Some(causes));
     }
 
@@ -324,6 +334,20 @@ mod tests {
         assert_eq!(causes(&sockets, 4096, Some(128)), [older, application, application]);
         // It stays so through further changes.
         assert_eq!(causes(&sockets, 8192, Some(128)), [older, application, application]);
+    }
+
+    #[test]
+    fn a_port_that_the_kernel_chose_is_missed_by_nobody() {
+        let mut sockets = [listener(40_002, 1, 0, 16, 0), listener(40_002, 2, 0, 16, 0)];
+        let mut in_port_range = |chosen: [bool; 2]| {
+            for (socket, chosen) in sockets.iter_mut().zip(chosen) {
+                socket.port_was_chosen = chosen;
+            }
+            Tracker::default().observe(Instant::now(), &sockets, &bounds(), None, LONGEST)[0].in_port_range
+        };
+        assert_eq!(in_port_range([false, false]), Some(true));
+        assert_eq!(in_port_range([true, false]), Some(true));
+        assert_eq!(in_port_range([true, true]), Some(false));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Listening TCP sockets by sock_diag, and the parameters of the namespace that
 //! bound them.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use super::sysctl;
@@ -29,6 +30,9 @@ pub struct Listener {
     pub cgroup: Option<u64>,
     /// Inode number of the socket's file; 0 where no program holds it.
     pub inode: u32,
+    /// Nobody named its port to bind(): the next socket gets another one. Known of those
+    /// in the range that connections get theirs from.
+    pub port_was_chosen: bool,
 }
 
 /// What bounds listeners in this namespace; `None` where the key is absent.
@@ -43,6 +47,16 @@ pub struct Bounds {
     pub port_range: Option<[u64; 2]>,
     /// `net.ipv4.ip_local_reserved_ports`: first and last of each range.
     pub reserved: Vec<[u16; 2]>,
+}
+
+impl Bounds {
+    /// Whether the kernel gives this port to connections; `None` where the range is
+    /// unknown.
+    pub fn gives(&self, port: u16) -> Option<bool> {
+        let [first, last] = self.port_range?;
+        let reserved = self.reserved.iter().any(|[first, last]| (first..=last).contains(&&port));
+        Some((first..=last).contains(&port.into()) && !reserved)
+    }
 }
 
 /// Adds the sockets of messages to `found`.
@@ -62,6 +76,7 @@ pub fn parse(found: &mut Vec<Listener>, bytes: &[u8]) -> std::result::Result<(),
             drops: attributes.memory.and_then(|memory| memory.drops),
             cgroup: attributes.cgroup,
             inode: socket.inode,
+            port_was_chosen: false,
         });
     }
     Ok(())
@@ -94,6 +109,28 @@ pub fn read(kernel: &mut Kernel) -> Result<Vec<Listener>> {
         Err(error) => return Err(error),
     }
     Ok(found)
+}
+
+/// Marks those whose port the kernel chose, of those whose port it also gives to
+/// connections.
+///
+/// # Errors
+/// The kernel does not answer, or not as expected.
+pub fn mark_chosen(kernel: &mut Kernel, found: &mut [Listener], bounds: &Bounds) -> Result<()> {
+    if !found.iter().any(|listener| bounds.gives(listener.port) == Some(true)) {
+        return Ok(());
+    }
+    for request in [Request::TcpChosenPorts, Request::TcpChosenPorts6] {
+        let chosen = match kernel.ask(request, parse) {
+            Err(error) if error.is_absent() => continue,
+            other => other?,
+        };
+        let cookies: HashSet<u64> = chosen.iter().map(|listener| listener.cookie).collect();
+        for listener in found.iter_mut() {
+            listener.port_was_chosen |= cookies.contains(&listener.cookie);
+        }
+    }
+    Ok(())
 }
 
 /// `net.ipv4.ip_local_reserved_ports`; none where the key does not exist.
@@ -158,6 +195,7 @@ mod tests {
             drops: Some(108),
             cgroup: Some(25),
             inode: 4242,
+            port_was_chosen: false,
         };
         assert_eq!(found, [expected]);
     }
@@ -182,6 +220,15 @@ mod tests {
         let mut other = message();
         other[16] = 1;
         assert!(parse(&mut Vec::new(), &other).is_err());
+    }
+
+    #[test]
+    fn reserved_ports_are_not_given_away() {
+        let bounds =
+            Bounds { port_range: Some([32768, 60999]), reserved: vec![[40000, 40001]], ..Bounds::default() };
+        let ports = [80, 32768, 40000, 40002].map(|port| bounds.gives(port));
+        assert_eq!(ports, [Some(false), Some(true), Some(false), Some(true)]);
+        assert_eq!(Bounds::default().gives(80), None);
     }
 
     #[test]

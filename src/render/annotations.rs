@@ -152,6 +152,21 @@ impl<'d> Annotator<'d> {
         self.query(&format!("{series}{{{pin},parameter={name}{matcher}}}{after}"))
     }
 
+    /// A query of its running value. Of another namespace only values are shown that are
+    /// neither ours nor the default: what it does not show is ours.
+    fn running(&self, series: &str) -> Result<String> {
+        match self.parameter {
+            Some(parameter) if parameter.scope == Scope::Namespace => {
+                let name = &parameter.name;
+                self.query(&format!(
+                    "{series}{{$pin,parameter=\"{name}\"}} \
+                    or on (field) {series}{{$node,netns=\"\",parameter=\"{name}\"}}"
+                ))
+            }
+            _ => self.of_parameter(series, "", ""),
+        }
+    }
+
     /// The parameters that it may be about.
     fn candidates(&self) -> &'d [Parameter] {
         match self.parameter {
@@ -178,17 +193,21 @@ impl<'d> Annotator<'d> {
     /// `body` with the value where it is known, else `otherwise`.
     fn with(&self, series: Series, body: impl Fn(&str) -> String, otherwise: &str) -> Result<String> {
         let (numbers, texts) = series.names();
+        let query = |name| match series {
+            Series::Running => self.running(name),
+            Series::Recommended | Series::Previous => self.of_parameter(name, "", ""),
+        };
         let mut text = String::new();
         let mut word = "if";
         let fields = self.fields();
         if !fields.is_empty() {
-            let query = self.of_parameter(numbers, "", "")?;
+            let query = query(numbers)?;
             let value: String = (0..).zip(fields).map(|(place, names)| number(place, &names)).collect();
             text.push_str(&format!("{{{{ $numbers := {query} }}}}{{{{ if $numbers }}}}{}", body(&value)));
             word = "else if";
         }
         if self.candidates().iter().any(|known| known.kind == Kind::Text) {
-            let query = self.of_parameter(texts, "", "")?;
+            let query = query(texts)?;
             let value = format!("{{{{ {query} | first | label \"value\" }}}}");
             text.push_str(&format!("{{{{ {word} {query} }}}}{}", body(&value)));
         }

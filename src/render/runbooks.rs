@@ -54,6 +54,8 @@ pub(super) fn render(diagnosis: &Diagnosis, values: &Values) -> Result<String, S
     for (title, steps) in steps {
         let _ = writeln!(out, "\n## {title}\n");
         for step in steps {
+            // A sentence among commands is a comment of the shell.
+            let step = step.strip_prefix("# ").unwrap_or(&step);
             let _ = writeln!(out, "- {}", step.replace('\n', "\n  "));
         }
     }

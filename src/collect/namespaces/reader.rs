@@ -253,9 +253,11 @@ impl Reader {
         }
         if common.settings.wants("listener") {
             let found = if self.has.tcp { read_listeners::read(kernel) } else { Ok(Vec::new()) };
-            if let Some(found) = self.keep("listener", found) {
+            if let Some(mut found) = self.keep("listener", found) {
                 let (bounds, result) = read_listeners::read_bounds(kernel);
                 self.keep("listener", result);
+                let marked = read_listeners::mark_chosen(kernel, &mut found, &bounds);
+                self.keep("listener", marked);
                 let waiting = self.waiting.as_ref();
                 let mut groups = self.listeners.observe(turn.started, &found, &bounds, waiting, longest);
                 let named = common.owners.name(kernel, turn.started, &found, &mut groups);

@@ -1,4 +1,4 @@
-//! Port filters that the kernel applies while it walks (`INET_DIAG_REQ_BYTECODE`).
+//! Filters that the kernel applies while it walks (`INET_DIAG_REQ_BYTECODE`).
 
 use std::ops::RangeInclusive;
 
@@ -8,6 +8,7 @@ const INET_DIAG_BC_S_GE: u8 = 2;
 const INET_DIAG_BC_S_LE: u8 = 3;
 const INET_DIAG_BC_D_GE: u8 = 4;
 const INET_DIAG_BC_D_LE: u8 = 5;
+const INET_DIAG_BC_AUTO: u8 = 6;
 /// Since 4.16.
 const INET_DIAG_BC_S_EQ: u8 = 11;
 /// `struct inet_diag_bc_op { u8 code, yes; u16 no; }`; its fields say how many
@@ -45,10 +46,7 @@ impl PortFilter {
 
     /// Appends the attribute to a request.
     pub(super) fn emit(&self, request: &mut Vec<u8>) {
-        let program = self.program();
-        request.extend((4 + program.len() as u16).to_ne_bytes());
-        request.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
-        request.extend(program);
+        emit(request, &self.program());
     }
 
     /// A program that ends exactly at its end where the socket passes, and beyond
@@ -76,6 +74,20 @@ impl PortFilter {
         program.test(INET_DIAG_BC_D_LE, *self.peer.end(), rejected);
         program.0
     }
+}
+
+/// Appends the attribute that only sockets pass whose port the kernel chose: nobody
+/// named one to bind().
+pub(super) fn emit_chosen(request: &mut Vec<u8>) {
+    let mut program = Program(Vec::new());
+    program.operation(INET_DIAG_BC_AUTO, OPERATION as u8, 2 * OPERATION);
+    emit(request, &program.0);
+}
+
+fn emit(request: &mut Vec<u8>, program: &[u8]) {
+    request.extend((4 + program.len() as u16).to_ne_bytes());
+    request.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
+    request.extend(program);
 }
 
 /// Operations so far; each names how far it goes on from itself.

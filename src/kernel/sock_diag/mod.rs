@@ -30,17 +30,21 @@ pub struct Scope<'a> {
 /// Message type and payload of a request to sock_diag; `None` for others.
 pub(super) fn dump(request: Request, scope: Scope<'_>) -> Option<(u16, Vec<u8>)> {
     let (family, socket_id) = match request {
-        Request::TcpListeners | Request::TcpConnections | Request::UdpSockets => {
+        Request::TcpListeners | Request::TcpChosenPorts | Request::TcpConnections | Request::UdpSockets => {
             (AF_INET, SocketId::new_v4())
         }
-        Request::TcpListeners6 | Request::TcpConnections6 | Request::UdpSockets6 => {
-            (AF_INET6, SocketId::new_v6())
-        }
+        Request::TcpListeners6
+        | Request::TcpChosenPorts6
+        | Request::TcpConnections6
+        | Request::UdpSockets6 => (AF_INET6, SocketId::new_v6()),
         _ => return None,
     };
     let (protocol, states, extensions) = match request {
         Request::TcpListeners | Request::TcpListeners6 => {
             (IPPROTO_TCP, StateFlags::LISTEN, ExtensionFlags::SKMEMINFO)
+        }
+        Request::TcpChosenPorts | Request::TcpChosenPorts6 => {
+            (IPPROTO_TCP, StateFlags::LISTEN, ExtensionFlags::empty())
         }
         Request::UdpSockets | Request::UdpSockets6 => {
             (IPPROTO_UDP, StateFlags::all(), ExtensionFlags::SKMEMINFO)
@@ -55,9 +59,12 @@ pub(super) fn dump(request: Request, scope: Scope<'_>) -> Option<(u16, Vec<u8>)>
                 | ExtensionFlags::SKMEMINFO,
         ),
     };
-    let request = InetRequest { family, protocol, extensions, states, socket_id };
-    let mut payload = vec![0; request.buffer_len()];
-    request.emit(&mut payload);
+    let message = InetRequest { family, protocol, extensions, states, socket_id };
+    let mut payload = vec![0; message.buffer_len()];
+    message.emit(&mut payload);
+    if matches!(request, Request::TcpChosenPorts | Request::TcpChosenPorts6) {
+        filter::emit_chosen(&mut payload);
+    }
     if let Some(filter) = scope.filter {
         filter.emit(&mut payload);
     }

@@ -30,8 +30,8 @@ pub struct Group {
     pub socket_limit: u64,
     /// Where the limits come from; `None` without `net.core.somaxconn`.
     pub limited_by: Option<Causes>,
-    /// Whether the kernel may give the port to an outgoing connection; `None`
-    /// for `other` and where the range is unknown.
+    /// Whether the kernel may give the port to an outgoing connection and the program
+    /// would miss it; `None` for `other` and where the range is unknown.
     pub in_port_range: Option<bool>,
     /// Time during which a socket was seen full.
     pub full: Duration,
@@ -61,6 +61,7 @@ impl Group {
                 somaxconn: one.somaxconn + two.somaxconn,
                 application: one.application + two.application,
                 older_somaxconn: one.older_somaxconn + two.older_somaxconn,
+                above_somaxconn: one.above_somaxconn + two.above_somaxconn,
             }),
             drops: self.drops.or(other.drops),
             waiting: self.waiting.zip(other.waiting).map(|(mut one, two)| {
@@ -80,12 +81,15 @@ pub struct Causes {
     /// It is less: listen() asked for it, unless somaxconn was raised before we
     /// first saw the socket and nobody wrote down what it was.
     pub application: u64,
-    /// It is more, or the somaxconn of the time when this limit was first seen, or of one
+    /// It is less, and the somaxconn of the time when this limit was first seen, or of one
     /// that was there when we started the somaxconn before the last change: listen() was
     /// called under another setting. The kernel tells no age of a socket: a program that
     /// started between that change and us, and asked for just as much, is taken for an
     /// older one.
     pub older_somaxconn: u64,
+    /// It is more: listen() was called while somaxconn was larger, and what it asked for
+    /// is not known.
+    pub above_somaxconn: u64,
 }
 
 /// All of these sockets, which share address and port.
@@ -112,7 +116,9 @@ pub(super) fn group(
         fill: worst.map_or(0.0, |socket| fill(socket)),
         socket_limit: worst.map_or(0, |socket| socket.limit.into()),
         limited_by: bounds.somaxconn.map(|somaxconn| causes(sockets, &totals.sockets, somaxconn)),
-        in_port_range: in_port_range(port, bounds),
+        in_port_range: bounds
+            .gives(port)
+            .map(|gives| gives && sockets.iter().any(|one| !one.port_was_chosen)),
         full: totals.full,
         drops: sockets.iter().any(|socket| socket.drops.is_some()).then_some(totals.drops),
         waiting: if queue == 0 { waiting.map(accepted) } else { waiting },
@@ -141,31 +147,13 @@ fn causes(sockets: &[&Listener], seen: &HashMap<u64, Seen>, somaxconn: u64) -> C
         let then = seen.get(&socket.cookie).and_then(|seen| seen.somaxconn);
         *if limit == somaxconn {
             &mut causes.somaxconn
-        } else if limit > somaxconn || then == Some(limit) {
+        } else if limit > somaxconn {
+            &mut causes.above_somaxconn
+        } else if then == Some(limit) {
             &mut causes.older_somaxconn
         } else {
             &mut causes.application
         } += 1;
     }
     causes
-}
-
-fn in_port_range(port: u16, bounds: &Bounds) -> Option<bool> {
-    let [first, last] = bounds.port_range?;
-    let reserved = bounds.reserved.iter().any(|[first, last]| (first..=last).contains(&&port));
-    Some((first..=last).contains(&port.into()) && !reserved)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reserved_ports_are_not_given_away() {
-        let bounds =
-            Bounds { port_range: Some([32768, 60999]), reserved: vec![[40000, 40001]], ..Bounds::default() };
-        let ports = [80, 32768, 40000, 40002].map(|port| in_port_range(port, &bounds));
-        assert_eq!(ports, [Some(false), Some(true), Some(false), Some(true)]);
-        assert_eq!(in_port_range(80, &Bounds::default()), None);
-    }
 }

@@ -30,7 +30,18 @@ pub(super) struct Sources {
     undecidable: bool,
 }
 
-/// Sockets of a local address that do not have the option.
+/// How much is bound.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    /// Share of the available ports that sockets of one local address hold alone, as those
+    /// do that bind before they connect; 0 where no address shows that.
+    pub ratio: f64,
+    /// Whether the kernel tells which sockets avoid it; where not, all are taken for such
+    /// as do not.
+    pub is_decided: bool,
+}
+
+/// Sockets of a local address that do not have the option, as far as is known.
 #[derive(Debug, Default)]
 struct Source {
     ports: PortSet,
@@ -46,7 +57,7 @@ impl Sources {
     /// Takes in a socket and its IP_BIND_ADDRESS_NO_PORT; true when it counts.
     pub(super) fn observe(&mut self, address: IpAddr, port: u16, flag: Option<bool>) -> bool {
         self.undecidable |= flag.is_none();
-        if flag != Some(false) {
+        if flag == Some(true) {
             return false;
         }
         let place = match self.known.get(&address) {
@@ -76,16 +87,13 @@ impl Sources {
     /// The largest share of the available ports that an address's sockets hold, of
     /// those that show no port used twice where it would be expected. `counts` are
     /// sockets by address and destination, each at most `missing` too low.
-    pub(super) fn bound_ratio(
+    pub(super) fn bound(
         &self,
         counts: impl Iterator<Item = (IpAddr, u32)>,
         missing: u32,
         available: u64,
         weight: u64,
-    ) -> Option<f64> {
-        if self.undecidable {
-            return None;
-        }
+    ) -> Bound {
         // Two sockets of one destination never share a port.
         let mut apart: HashMap<IpAddr, f64> = HashMap::new();
         for (address, count) in counts {
@@ -102,6 +110,6 @@ impl Sources {
             let is_bound = expected >= EXPECTED && sockets - held <= TOLERATED * expected;
             is_bound.then_some(held / ports)
         });
-        Some(ratios.fold(0.0, f64::max))
+        Bound { ratio: ratios.fold(0.0, f64::max), is_decided: !self.undecidable }
     }
 }

@@ -6,6 +6,7 @@ mod set;
 
 use std::net::IpAddr;
 
+pub use bound::Bound;
 use bound::Sources;
 use hashbrown::HashMap;
 pub use set::PortSet;
@@ -36,10 +37,8 @@ pub struct Usage {
     /// The destination ports that take up most, at least 1 in 100, in descending
     /// order.
     pub destinations: Vec<Destination>,
-    /// Share of those ports that sockets of one local address hold alone, as those
-    /// do that bind before they connect; 0 where no address shows that, `None`
-    /// where the kernel does not tell which sockets avoid it.
-    pub bound_ratio: Option<f64>,
+    /// Those that programs bound before they connected.
+    pub bound: Bound,
 }
 
 /// A destination port, and its pair of addresses that takes up most local ports.
@@ -205,7 +204,7 @@ impl Ports {
         Some(Usage {
             available,
             destinations: worst.into_iter().map(destination).collect(),
-            bound_ratio: self.sources.bound_ratio(unflagged, self.lowered, available, weight),
+            bound: self.sources.bound(unflagged, self.lowered, available, weight),
         })
     }
 }

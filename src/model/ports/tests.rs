@@ -57,7 +57,7 @@ fn the_worst_pair_of_addresses_stands_for_its_port() {
     ports.observe(&connection("192.0.2.1", 40_015, ("192.0.2.9", 80)), false);
     ports.observe(&connection("192.0.2.1", 40_100, ("192.0.2.9", 80)), false);
     let usage = ports.usage(1).unwrap();
-    assert_eq!((usage.available, usage.bound_ratio), (89, Some(0.0)));
+    assert_eq!((usage.available, usage.bound), (89, Bound { ratio: 0.0, is_decided: true }));
     assert_eq!(usage.destinations, [of(443, 10, None), of(80, 1, None)]);
     assert_eq!(ports.usage(3).unwrap().destinations, [of(443, 30, None), of(80, 3, None)]);
 }
@@ -146,37 +146,38 @@ fn ports_that_are_never_used_twice_were_bound() {
             one.attributes.bind_address_no_port = *flag;
             ports.observe(&one, false);
         }
-        ports.usage(weight).unwrap().bound_ratio
+        let bound = ports.usage(weight).unwrap().bound;
+        (bound.ratio, bound.is_decided)
     };
     let peers: Vec<_> = (1..=200).map(|number| format!("192.0.2.{number}")).collect();
     let flagged = |flag| -> Vec<_> {
         (0..96).map(|number| (40_000 + number, peers[usize::from(number)].as_str(), flag)).collect()
     };
     // (96² - 96) / 2 / 100 = 45 expected to meet.
-    assert_eq!(ratio(&flagged(Some(false)), 1), Some(0.96));
-    assert_eq!(ratio(&flagged(Some(true)), 1), Some(0.0));
-    assert_eq!(ratio(&flagged(None), 1), None);
+    assert_eq!(ratio(&flagged(Some(false)), 1), (0.96, true));
+    assert_eq!(ratio(&flagged(Some(true)), 1), (0.0, true));
+    assert_eq!(ratio(&flagged(None), 1), (0.96, false));
     // One that the kernel does not tell of leaves it open.
     let mut some = flagged(Some(false));
     some[0].2 = None;
-    assert_eq!(ratio(&some, 1), None);
+    assert_eq!(ratio(&some, 1), (0.96, false));
     // Chosen by connect(): some meet.
     let mut met = flagged(Some(false));
     for (place, one) in met.iter_mut().enumerate().take(10) {
         one.0 = 40_050 + place as u16;
     }
-    assert_eq!(ratio(&met, 1), Some(0.0));
+    assert_eq!(ratio(&met, 1), (0.0, true));
     // All to one destination: none can meet.
     let mut alone = flagged(Some(false));
     for one in &mut alone {
         one.1 = "192.0.2.1";
     }
-    assert_eq!(ratio(&alone, 1), Some(0.0));
+    assert_eq!(ratio(&alone, 1), (0.0, true));
     // Too few to tell: 60² / 2 / 100 = 18.
-    assert_eq!(ratio(&flagged(Some(false))[..60], 1), Some(0.0));
+    assert_eq!(ratio(&flagged(Some(false))[..60], 1), (0.0, true));
     // Half of the ports: (48² - 48) / 2 / 50 = 22.
     let seen: Vec<_> = flagged(Some(false)).into_iter().step_by(2).collect();
-    assert_eq!(ratio(&seen, 2), Some(0.96));
+    assert_eq!(ratio(&seen, 2), (0.96, true));
 }
 
 #[test]
