@@ -10,13 +10,13 @@ use crate::fixture;
 use crate::support::Exporter;
 
 /// The function, as it stands in the document.
-const FORMULA: &str = "1117  +  F  +  15 C  +  44 D  +  29 K  +  I  +  2 R  +  T  +  8 G  +  18 L  +  8 U  +  P ( 211  +  22 A )  +  53 E  +  4 X";
+const FORMULA: &str = "1117  +  F  +  15 C  +  45 D  +  29 K  +  I  +  2 R  +  T  +  8 G  +  18 L  +  8 U  +  P ( 211  +  22 A )  +  53 E  +  4 X";
 
 /// Its value for a host that has so many of each.
 fn most(of: impl Fn(&str) -> usize) -> usize {
     1117 + of("F")
         + 15 * of("C")
-        + 44 * of("D")
+        + 45 * of("D")
         + 29 * of("K")
         + of("I")
         + 2 * of("R")

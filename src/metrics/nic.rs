@@ -5,7 +5,7 @@ use std::fmt;
 use super::writer::{Figure, Label, Metric, Writer, counter, gauge};
 use crate::model::Snapshot;
 use crate::read::nic::{Setting, Settings};
-use crate::read::steering::{Queue, Steering};
+use crate::read::steering::{Cpus, Queue, Steering};
 
 const RING: Metric = gauge(
     "nettune_nic_ring_descriptors",
@@ -44,9 +44,24 @@ const XPS_CPUS: Metric = gauge(
     &["device", "queue"],
     "CPUs that prefer the transmit queue, 0 is none (sysfs, xps_cpus).",
 );
+const XPS_DISTINCT: Metric = gauge(
+    "nettune_nic_xps_distinct_cpus",
+    &["device"],
+    "CPUs that prefer any of the transmit queues of a device that has several, each counted once (sysfs, xps_cpus).",
+);
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
-    vec![&RING, &RING_LIMIT, &CHANNELS, &CHANNELS_LIMIT, &DRIVER_LOSSES, &RPS_CPUS, &RPS_FLOWS, &XPS_CPUS]
+    vec![
+        &RING,
+        &RING_LIMIT,
+        &CHANNELS,
+        &CHANNELS_LIMIT,
+        &DRIVER_LOSSES,
+        &RPS_CPUS,
+        &RPS_FLOWS,
+        &XPS_CPUS,
+        &XPS_DISTINCT,
+    ]
 }
 
 pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
@@ -62,17 +77,17 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         out.family(&DRIVER_LOSSES, losses)?;
     }
     let steering: [Figure<Queue, Option<u64>>; 3] = [
-        (&RPS_CPUS, |queue| match queue.steering {
-            Steering::Receive { cpus, .. } => cpus.map(u64::from),
+        (&RPS_CPUS, |queue| match &queue.steering {
+            Steering::Receive { cpus, .. } => cpus.as_ref().map(count),
             Steering::Transmit { .. } => None,
         }),
         (&RPS_FLOWS, |queue| match queue.steering {
             Steering::Receive { flows, .. } => flows,
             Steering::Transmit { .. } => None,
         }),
-        (&XPS_CPUS, |queue| match queue.steering {
+        (&XPS_CPUS, |queue| match &queue.steering {
             Steering::Receive { .. } => None,
-            Steering::Transmit { cpus } => cpus.map(u64::from),
+            Steering::Transmit { cpus } => cpus.as_ref().map(count),
         }),
     ];
     let devices = snapshot.steering.as_deref().unwrap_or_default();
@@ -84,7 +99,26 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         });
         out.family(metric, samples)?;
     }
-    Ok(())
+    let distinct =
+        devices.iter().filter_map(|(device, queues)| Some(([device.into()], count(&any_of(queues)?))));
+    out.family(&XPS_DISTINCT, distinct)
+}
+
+fn count(cpus: &Cpus) -> u64 {
+    cpus.count().into()
+}
+
+/// CPUs that prefer any of the transmit queues; `None` where the kernel has nothing to
+/// choose.
+fn any_of(queues: &[Queue]) -> Option<Cpus> {
+    let of_transmit = |queue: &Queue| match &queue.steering {
+        Steering::Transmit { cpus } => cpus.clone(),
+        Steering::Receive { .. } => None,
+    };
+    queues.iter().filter_map(of_transmit).reduce(|mut all, cpus| {
+        all.add(&cpus);
+        all
+    })
 }
 
 fn write_settings(

@@ -13,14 +13,36 @@ pub struct Queue {
     pub steering: Steering,
 }
 
+/// A set of CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cpus {
+    /// Four CPUs a digit, the lowest first.
+    digits: Vec<u8>,
+}
+
+impl Cpus {
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.digits.iter().map(|digit| digit.count_ones()).sum()
+    }
+
+    /// Takes in those of `other` as well.
+    pub fn add(&mut self, other: &Self) {
+        self.digits.resize(self.digits.len().max(other.digits.len()), 0);
+        for (digit, more) in self.digits.iter_mut().zip(&other.digits) {
+            *digit |= more;
+        }
+    }
+}
+
 /// How packets of a queue are spread over CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Steering {
     /// A receive queue.
     Receive {
         /// CPUs that may process its packets (`rps_cpus`); 0 is off, `None` a
         /// kernel built without RPS.
-        cpus: Option<u32>,
+        cpus: Option<Cpus>,
         /// Entries of its flow table (`rps_flow_cnt`); 0 is off, `None` a
         /// kernel built without RPS.
         flows: Option<u64>,
@@ -29,27 +51,22 @@ pub enum Steering {
     Transmit {
         /// CPUs that prefer it (`xps_cpus`); `None` for a device with one
         /// queue, where the kernel has nothing to choose.
-        cpus: Option<u32>,
+        cpus: Option<Cpus>,
     },
 }
 
-/// Counts the CPUs of a mask like `00000000,000000ff` (lib/bitmap.c, `%*pb`).
+/// Parses the CPUs of a mask like `00000000,000000ff` (lib/bitmap.c, `%*pb`).
 ///
 /// # Errors
 /// A character that is neither hexadecimal nor a comma.
-pub fn parse_mask(bytes: &[u8]) -> std::result::Result<u32, Malformed> {
+pub fn parse_mask(bytes: &[u8]) -> std::result::Result<Cpus, Malformed> {
     let text = bytes.trim_ascii();
-    let mut count = 0;
-    for byte in text.iter().filter(|byte| **byte != b',') {
-        match char::from(*byte).to_digit(16) {
-            Some(digit) => count += digit.count_ones(),
-            None => return Err(Malformed::new(1, "mask", "hexadecimal digits and commas", text)),
-        }
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
+    let digits = text.iter().rev().filter(|byte| **byte != b',').map(digit).collect::<Option<Vec<_>>>();
+    match digits {
+        Some(digits) if !digits.is_empty() => Ok(Cpus { digits }),
+        _ => Err(Malformed::new(1, "mask", "hexadecimal digits and commas", text)),
     }
-    if text.is_empty() {
-        return Err(Malformed::new(1, "mask", "hexadecimal digits and commas", text));
-    }
-    Ok(count)
 }
 
 /// Parses one number.
@@ -107,9 +124,19 @@ mod tests {
 
     #[test]
     fn masks_count_their_cpus() {
-        assert_eq!(parse_mask(b"00000000,000000ff\n").unwrap(), 8);
-        assert_eq!(parse_mask(b"0\n").unwrap(), 0);
+        let count = |mask: &[u8]| parse_mask(mask).map(|cpus| cpus.count());
+        assert_eq!(count(b"00000000,000000ff\n").unwrap(), 8);
+        assert_eq!(count(b"0\n").unwrap(), 0);
         assert!(parse_mask(b"\n").is_err());
         assert!(parse_mask(b"0x1").is_err());
+    }
+
+    #[test]
+    fn masks_add_up_cpu_by_cpu() {
+        let mut all = Cpus::default();
+        for (mask, count) in [("1", 1), ("00000000,00000001", 1), ("3", 2), ("00000001,00000000", 3)] {
+            all.add(&parse_mask(mask.as_bytes()).unwrap());
+            assert_eq!(all.count(), count, "{mask}");
+        }
     }
 }

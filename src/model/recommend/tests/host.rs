@@ -12,7 +12,7 @@ use crate::read::conntrack::Conntrack;
 use crate::read::links::Link;
 use crate::read::neighbours::Table;
 use crate::read::qdiscs::{Place, Qdisc};
-use crate::read::steering::{Queue, Steering};
+use crate::read::steering::{Cpus, Queue, Steering};
 use crate::read::{cpu, softnet, statistics};
 
 fn number(bench: &Bench, name: &str) -> Option<i64> {
@@ -219,7 +219,7 @@ fn the_flow_table_has_room_for_every_connection() {
     let table = "net.core.rps_sock_flow_entries";
     let after = |running, flows, established| {
         let mut bench = Bench::new(&[(table, &[running])]);
-        let steering = Steering::Receive { cpus: Some(2), flows: Some(flows) };
+        let steering = Steering::Receive { cpus: Some(Cpus::default()), flows: Some(flows) };
         let queues = vec![("eth0".to_owned(), vec![Queue { name: "rx-0".into(), steering }])];
         bench.see(0, Snapshot { steering: Some(queues), ..Snapshot::default() });
         let mut found = Pass::default();
