@@ -18,6 +18,7 @@ pub mod slices;
 mod snapshot;
 pub mod udp;
 pub mod units;
+pub mod windows;
 
 pub use snapshot::{
     Connections, Exporter, Followed, LedgerFigures, Nic, Outcome, Report, Sampling, Snapshot,
