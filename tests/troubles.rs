@@ -138,7 +138,7 @@ fn a_window_that_idleness_made_smaller_is_told() {
         sleep(Duration::from_secs(2));
         // A pass sees it idle, the next one that it sent again.
         scrape_after_a_pass(&exporter);
-        send(1000);
+        send(50_000);
         let found = scrape_after_a_pass(&exporter);
         Some(of(&found, "nettune_tcp_idle_restarts_total"))
     };
@@ -159,7 +159,7 @@ fn a_slow_connection_beside_a_fast_one_is_told() {
             }))
         });
         sleep(Duration::from_secs(4));
-        let labels = [("limit", "send_buffer"), ("path", "long")];
+        let labels = [("limit", "send_buffer"), ("cause", "sndbuf_fixed"), ("path", "long")];
         let found = rise(&exporter, "nettune_tcp_below_witness_seconds_total", &labels);
         let all = rise(&exporter, "nettune_tcp_below_witness_seconds_total", &[]);
         drop(transfers);

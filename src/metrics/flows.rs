@@ -54,14 +54,14 @@ const RECEIVE_LIMITED: Metric = counter(
 .everywhere();
 const BELOW_WITNESS: Metric = counter(
     "nettune_tcp_below_witness_seconds_total",
-    &["limit", "path"],
-    "Busy time of connections that ran at a quarter or less of the rate witnessed to the same peers, in two passes in a row, with no standing queue and, where the network limits, no path in use by others.",
+    &["limit", "cause", "path"],
+    "Busy time of connections that ran at a quarter or less of the rate witnessed to the same peers, in two passes in a row, with no standing queue and, where the network limits, no path in use by others; cause as for the time limited.",
 )
 .everywhere();
 const IDLE_RESTARTS: Metric = counter(
     "nettune_tcp_idle_restarts_total",
     &["path"],
-    "Congestion windows seen smaller after an idle time, with no other reason than net.ipv4.tcp_slow_start_after_idle.",
+    "Congestion windows seen smaller after an idle time, with no other reason than net.ipv4.tcp_slow_start_after_idle, and less than what is sent at once.",
 ).everywhere();
 const RATIO: Metric = histogram(
     "nettune_tcp_cwnd_bdp_ratio",
@@ -171,7 +171,9 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
         &BELOW_WITNESS,
         sums.below_witness
             .iter()
-            .map(|((limit, path), time)| ([limit.name().into(), names.path(*path)], seconds(time))),
+            .map(|((limit, cause, path), time)| {
+                ([limit.name().into(), cause.name().into(), names.path(*path)], seconds(time))
+            }),
     )?;
     out.family(&IDLE_RESTARTS, sums.idle_restarts.iter().map(|(path, count)| ([names.path(*path)], *count)))?;
     out.histograms(

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::writer::{Label, Metric, Writer, gauge, info};
 use crate::model::Snapshot;
 use crate::model::parameters::State;
+use crate::model::windows::window_of_buffer;
 use crate::read::sysctl::Value;
 
 const VALUE: Metric = gauge(
@@ -26,6 +27,11 @@ const LOCKED: Metric = gauge(
     "nettune_sysctl_read_only",
     &["parameter"],
     "1 for a parameter that is shown in this network namespace and can be changed only in the initial one.",
+);
+const WINDOW: Metric = gauge(
+    "nettune_tcp_receive_window_ratio",
+    &[],
+    "Part of a receive buffer of TCP that its window is, the rest being overhead: as net.ipv4.tcp_adv_win_scale says up to Linux 6.5, then what a connection begins with, of which the kernel makes more or less by what it receives; no sample where it is not known which (tcp_win_from_space).",
 );
 
 const PREVIOUS_VALUE: Metric = gauge(
@@ -48,7 +54,16 @@ const LAST_CHANGE: Metric = gauge(
 .everywhere();
 
 pub(super) fn metrics() -> Vec<&'static Metric> {
-    vec![&VALUE, &DEFAULT_VALUE, &TEXT_INFO, &LOCKED, &PREVIOUS_VALUE, &PREVIOUS_TEXT_INFO, &LAST_CHANGE]
+    vec![
+        &VALUE,
+        &DEFAULT_VALUE,
+        &TEXT_INFO,
+        &LOCKED,
+        &WINDOW,
+        &PREVIOUS_VALUE,
+        &PREVIOUS_TEXT_INFO,
+        &LAST_CHANGE,
+    ]
 }
 
 /// Longest text that becomes a label value, characters. Lists of ports can be
@@ -76,6 +91,9 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     out.family(&TEXT_INFO, texts.iter().map(|(name, text)| ([Label::from(*name), text.into()], 1u64)))?;
     let locked = states.iter().filter(|state| state.locked);
     out.family(&LOCKED, locked.map(|state| ([(&state.name).into()], 1u64)))?;
+    let facts = snapshot.facts.as_ref().filter(|_| !states.is_empty());
+    let window = facts.and_then(|facts| window_of_buffer(facts, states));
+    out.single(&WINDOW, window.map(|[window, buffer]| window as f64 / buffer as f64))?;
     write_changes(out, states)
 }
 

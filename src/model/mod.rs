@@ -20,6 +20,7 @@ pub mod slices;
 mod snapshot;
 pub mod udp;
 pub mod units;
+pub mod windows;
 
 pub use snapshot::{
     Connections, Declared, DeclaredLimits, Exporter, Followed, LedgerFigures, Nic, Outcome, Report, Sampling,

@@ -130,12 +130,12 @@ impl Flows {
     /// Ends a pass; `round` tells that everything has had its turn now.
     pub fn finish(&mut self, now: Instant, round: bool) {
         self.witness.close(now);
-        for Slow { limit, way, rate, busy } in self.slow.drain(..) {
+        for Slow { limit, cause, way, rate, busy } in self.slow.drain(..) {
             // Where the network limits, others may have what it lacks.
             let is_free = limit != Limit::Network || self.witness.has_room(&way.place);
             let best = self.witness.of(&way.place).map_or(0.0, |seen| seen.rate);
             if is_free && rate <= FAR_BELOW * best {
-                lengthen(self.sums.below_witness.entry((limit, way.path)).or_default(), busy);
+                lengthen(self.sums.below_witness.entry((limit, cause, way.path)).or_default(), busy);
             }
         }
         if !round {
@@ -266,10 +266,10 @@ impl Flows {
         if !ground.is_evidence(change, info) || !uses_window {
             return (verdict.note(), false);
         }
-        let is_queued = verdict.causes[verdict.limit as usize] == Cause::StandingQueue;
-        let is_slow = !is_queued && way.seen.is_some_and(|seen| rate <= FAR_BELOW * seen.rate);
+        let cause = verdict.causes[verdict.limit as usize];
+        let is_slow = cause != Cause::StandingQueue && way.seen.is_some_and(|seen| rate <= FAR_BELOW * seen.rate);
         if is_slow && known.before.flags & SLOW != 0 {
-            self.slow.push(Slow { limit: verdict.limit, way: *way, rate, busy });
+            self.slow.push(Slow { limit: verdict.limit, cause, way: *way, rate, busy });
         }
         if elapsed.is_some_and(|elapsed| busy.as_secs_f64() >= 0.2 * elapsed.as_secs_f64()) {
             let product = |rate: f64, rtt: u32| rate * f64::from(rtt) / 1e6;
@@ -379,6 +379,7 @@ struct Way {
 #[derive(Debug, Clone, Copy)]
 struct Slow {
     limit: Limit,
+    cause: Cause,
     way: Way,
     /// Bytes a second.
     rate: f64,

@@ -37,7 +37,7 @@ pub struct Sums {
     /// Of it the time during which our side held the peer back.
     pub receive_limited: BTreeMap<(ReceiveCause, PathId), Duration>,
     /// Time that a limited connection ran far below what the path was seen to carry.
-    pub below_witness: BTreeMap<(Limit, PathId), Duration>,
+    pub below_witness: BTreeMap<(Limit, Cause, PathId), Duration>,
     /// Congestion windows that the kernel reset after idle time.
     pub idle_restarts: BTreeMap<PathId, u64>,
     /// Congestion window over what fills the path.

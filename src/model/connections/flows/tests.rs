@@ -230,11 +230,11 @@ fn far_below_the_witness_is_a_quarter_and_a_shared_path_is_not_slow() {
             row.pass(10 * turn, &[flow(1, 10_000_000 * turn, 10 * turn), flow(2, other, 10 * turn)]);
         }
         let sums = row.flows.sums().below_witness.clone();
-        sums.into_iter().map(|((limit, path), time)| (limit, path, time.as_secs())).collect::<Vec<_>>()
+        sums.into_iter().map(|((limit, cause, path), time)| (limit, cause, path, time.as_secs())).collect::<Vec<_>>()
     };
     // It is slow in two passes, of which the second counts.
-    assert_eq!(below([0, 0]), [(Limit::Network, 2, 10)]);
-    assert_eq!(below([0, 1_500_000]), [(Limit::Network, 2, 10)]);
+    assert_eq!(below([0, 0]), [(Limit::Network, Cause::Unknown, 2, 10)]);
+    assert_eq!(below([0, 1_500_000]), [(Limit::Network, Cause::Unknown, 2, 10)]);
     // More than half of 5 MB/s is in use.
     assert_eq!(below([0, 1_600_000]), []);
     assert_eq!(below([0, 40_000_000]), []);
@@ -243,7 +243,7 @@ fn far_below_the_witness_is_a_quarter_and_a_shared_path_is_not_slow() {
 #[test]
 fn an_idle_restart_is_a_smaller_window_after_idleness_without_another_reason() {
     let idle = with(&flow(1, 1_000, 0), |info| (info.last_data_sent, info.rto) = (500, 300_000));
-    let small = with(&flow(1, 2_000, 0), |info| info.snd_cwnd = 10);
+    let small = with(&flow(1, 11_001, 0), |info| info.snd_cwnd = 10);
     let restarts = |before: &Connection, after: &Connection| {
         let mut row = Row::new(Paths::default(), 10);
         row.pass(0, std::slice::from_ref(before));
@@ -252,12 +252,15 @@ fn an_idle_restart_is_a_smaller_window_after_idleness_without_another_reason() {
     };
     assert_eq!(restarts(&idle, &small), 1);
     assert_eq!(restarts(&flow(1, 1_000, 0), &small), 0);
-    assert_eq!(restarts(&idle, &flow(1, 2_000, 0)), 0);
+    assert_eq!(restarts(&idle, &flow(1, 11_001, 0)), 0);
+    // Ten segments are sent at once after a restart too; twice that is as far as bursts of
+    // ten open the window.
+    assert_eq!(restarts(&with(&idle, |info| info.snd_cwnd = 20), &small), 0);
     for other in [
         with(&small, |info| info.bytes_retrans = Some(1)),
         with(&small, |info| info.ca_state = 2),
         with(&small, |info| info.options = TcpInfo::ECN),
-        with(&small, |info| info.bytes_sent = Some(1_000)),
+        with(&small, |info| info.bytes_sent = Some(11_000)),
     ] {
         assert_eq!(restarts(&idle, &other), 0);
     }
