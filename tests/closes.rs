@@ -48,9 +48,12 @@ fn pairs(count: u16) -> Vec<[TcpStream; 2]> {
     (0..count).map(open).collect()
 }
 
-/// Bytes sent by local and peer port, as `ss` prints them; each once, since a machine
-/// that halts for a while sends some again.
-fn sent_by_ss(namespace: &Namespace) -> BTreeMap<(u16, u16), u64> {
+/// Local and peer port, of IPv6 or not: both may use the same.
+type Ends = (bool, u16, u16);
+
+/// Bytes sent by each end, as `ss` prints them; each once, since a machine that halts for
+/// a while sends some again.
+fn sent_by_ss(namespace: &Namespace) -> BTreeMap<Ends, u64> {
     let mut found = BTreeMap::new();
     for line in namespace.run("ss -tinHO state established").lines() {
         let words: Vec<_> = line.split_whitespace().collect();
@@ -58,9 +61,8 @@ fn sent_by_ss(namespace: &Namespace) -> BTreeMap<(u16, u16), u64> {
         let bytes = |name| words.iter().find_map(|word| word.strip_prefix(name));
         let bytes = |name| bytes(name).map_or(0, |bytes| bytes.parse::<u64>().unwrap());
         let sent = bytes("bytes_sent:") - bytes("bytes_retrans:");
-        // A table that changes meanwhile may be printed twice in part.
-        let earlier = found.insert((port(words[2]), port(words[3])), sent);
-        assert!(earlier.is_none_or(|earlier| earlier == sent), "{line}");
+        let ends = (words[2].starts_with('['), port(words[2]), port(words[3]));
+        assert_eq!(found.insert(ends, sent), None, "{line}");
     }
     found
 }
@@ -87,7 +89,7 @@ fn all_are_heard(namespace: &Namespace) {
         .iter()
         .map(|closed| {
             let sent = closed.info.bytes_sent.unwrap() - closed.info.bytes_retrans.unwrap();
-            ((closed.port, closed.peer_port), sent)
+            ((closed.address.is_ipv6(), closed.port, closed.peer_port), sent)
         })
         .collect();
     assert_eq!(sent, expected);

@@ -46,8 +46,12 @@ fn scrape(fixture: &Fixture) -> (Samples, String) {
     let flags = fixture.flags();
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let exporter = Exporter::start(&flags);
-    let text = exporter.get("/metrics", &[]).text().to_owned();
-    (samples(&text), exporter.log())
+    let found = samples(exporter.get("/metrics", &[]).text());
+    // The line of the log may come after the answer.
+    if !failed(&found).is_empty() {
+        exporter.wait_for_log("failed:");
+    }
+    (found, exporter.log())
 }
 
 /// Series by the collector they come from are not marked as such; what a fault

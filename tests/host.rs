@@ -88,3 +88,18 @@ fn devices_may_come_and_go() {
         churn.try_wait().unwrap()
     });
 }
+
+#[test]
+fn a_scrape_shows_what_was_set_before_it() {
+    let Some(namespace) = Namespace::new() else { return };
+    let exporter = namespace.exporter(&["--sample.interval=10m"]);
+    let scrape = || samples(exporter.get("/metrics?collect[]=sysctl", &[]).text());
+    let running = "nettune_sysctl_value{parameter=\"net.ipv4.tcp_fin_timeout\",field=\"\"}";
+    namespace.inside(|| {
+        for value in 1000..1500 {
+            std::fs::write("/proc/sys/net/ipv4/tcp_fin_timeout", value.to_string()).unwrap();
+            assert_eq!(scrape()[running], f64::from(value));
+        }
+    });
+    assert_eq!(scrape()["nettune_ledger_changes_total"], 500.0);
+}

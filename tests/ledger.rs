@@ -117,20 +117,6 @@ fn a_change_is_noticed_without_a_scrape_and_kept_through_a_restart() {
 }
 
 #[test]
-fn a_scrape_shows_what_was_set_before_it() {
-    let Some(namespace) = Namespace::new() else { return };
-    let exporter = namespace.exporter(&["--sample.interval=10m"]);
-    let running = format!("nettune_sysctl_value{{parameter=\"{PARAMETER}\",field=\"\"}}");
-    namespace.inside(|| {
-        for value in 1000..1500 {
-            fs::write("/proc/sys/net/ipv4/tcp_fin_timeout", value.to_string()).unwrap();
-            assert_eq!(scrape(&exporter)[&running], f64::from(value));
-        }
-    });
-    assert_eq!(scrape(&exporter)["nettune_ledger_changes_total"], 500.0);
-}
-
-#[test]
 fn what_a_namespace_sees_comes_and_goes_without_being_a_change() {
     let Some(namespace) = Namespace::new() else { return };
     let exporter = namespace.exporter(&["--sample.interval=1s"]);

@@ -212,11 +212,19 @@ fn parallel_connections_bear_witness_of_their_path() {
     let transfer = Transfer::start(lab.connect_many(8, congestion(PACED)));
     // By then each has as much as its buffer lets it have.
     sleep(Duration::from_secs(2));
-    let before = scrape_after_a_pass(&exporter);
-    sleep(Duration::from_secs(3));
-    let shown = Printed::of(&lab.near);
+    // A machine that halts carries less for a while, and bears witness of that.
+    let mut ratio = f64::INFINITY;
+    let mut shown = Vec::new();
+    for _ in 0..3 {
+        let before = scrape_after_a_pass(&exporter);
+        sleep(Duration::from_secs(3));
+        shown = Printed::of(&lab.near);
+        ratio = mean_ratio(&before, &scrape_after_a_pass(&exporter), "witnessed", "long");
+        if ratio < 0.5 {
+            break;
+        }
+    }
     assert!(shown.iter().all(|shown| shown_share(shown, "sndbuf_limited") > 0.2), "{shown:?}");
-    let ratio = mean_ratio(&before, &scrape_after_a_pass(&exporter), "witnessed", "long");
     assert!(ratio < 0.5, "{ratio} {shown:?}");
     drop(transfer);
 }
@@ -285,8 +293,16 @@ fn with_send_buffer(asked: usize, blamed_on: &str) -> Option<usize> {
     // Whether a buffer grows is seen only when it is seen again.
     sleep(Duration::from_secs(2));
     let before = scrape_after_a_pass(&exporter);
-    sleep(Duration::from_secs(3));
-    let shown = &Printed::of(&lab.near)[0];
+    // A busy machine takes its time to come to where the buffer is what limits.
+    let mut shown = Vec::new();
+    for _ in 0..3 {
+        sleep(Duration::from_secs(3));
+        shown = Printed::of(&lab.near);
+        if shown_share(&shown[0], "sndbuf_limited") > 0.1 {
+            break;
+        }
+    }
+    let shown = &shown[0];
     assert!(shown_share(shown, "sndbuf_limited") > 0.1, "{shown:?}");
     let after = scrape_after_a_pass(&exporter);
     let limit = ("limit", "send_buffer");

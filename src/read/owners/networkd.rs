@@ -16,7 +16,7 @@ const LINKS: &str = "/run/systemd/netif/links";
 /// Where networkd's own settings are: the first counts, and drop-ins over it.
 const OWN: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
 
-/// An option of a section [Network], and the file that it stands in.
+/// An option of a section `[Network]`, and the file that it stands in.
 type Options = BTreeMap<String, (String, String)>;
 
 pub(super) fn read(kernel: &mut Kernel, evidence: &mut Evidence) {
@@ -66,7 +66,7 @@ fn claim(evidence: &mut Evidence, options: &Options, folder: &str, device: Optio
     }
 }
 
-/// The last assignment of each option of [Network] in a file and its drop-ins.
+/// The last assignment of each option of `[Network]` in a file and its drop-ins.
 fn options(kernel: &mut Kernel, evidence: &mut Evidence, file: &str, folder: &str) -> Options {
     let mut options = Options::new();
     for file in [file.to_owned()].into_iter().chain(evidence.drop_ins(kernel, folder)) {
