@@ -178,7 +178,8 @@ impl Reader {
         share: f64,
         (last, started): (Option<Instant>, Instant),
     ) -> Snapshot {
-        let mut snapshot = Snapshot::default();
+        let declared = Arc::clone(&settings.declared);
+        let mut snapshot = Snapshot { declared, ..Snapshot::default() };
         let wants = |name| settings.wants(name);
         if wants("snmp") {
             snapshot.snmp = self.keep(counters::read_snmp(kernel));
