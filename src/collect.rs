@@ -13,6 +13,7 @@ mod ports;
 mod sampler;
 mod settings;
 mod sources;
+mod ticker;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -174,15 +175,10 @@ struct Reader {
     outcomes: Vec<Option<&'static str>>,
 }
 
-/// Sources that the ticker reads.
-const TICKED: &[&str] = &["snmp", "netstat", "sockstat", "listener", "connection", "udp", "sysctl"];
-/// Of them those that are there at once.
-const FIRST: &[&str] = &["snmp", "netstat", "sockstat", "sysctl"];
-
 impl Reader {
     fn run(&mut self, inbox: &Receiver<Request>) {
         let mut waiting: VecDeque<Request> = VecDeque::new();
-        self.tick(FIRST);
+        self.tick(ticker::FIRST);
         let mut next_tick = Instant::now() + self.context.settings.sample_interval;
         loop {
             let request = match waiting.pop_front() {
@@ -208,35 +204,10 @@ impl Reader {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if Instant::now() >= next_tick {
-                self.tick(TICKED);
+                self.tick(ticker::ALL);
                 next_tick = Instant::now() + self.context.settings.sample_interval;
             }
         }
-    }
-
-    /// What is to be known whether or not anybody scrapes.
-    fn tick(&mut self, sources: &[&str]) {
-        let constants = Some(self.context.kernel.constants().clone());
-        let mut snapshot = Snapshot { constants, ..Snapshot::default() };
-        for index in sources.iter().filter_map(|name| index_of(name)) {
-            if self.context.settings.enabled.contains(index) {
-                self.read(index, &mut snapshot);
-            }
-        }
-        self.observe(&snapshot);
-        let counters = snapshot.snmp;
-        let of_tcp = counters.as_ref().and_then(|counters| {
-            Some((counters.get("Tcp", "OutSegs")?, counters.get("Tcp", "RetransSegs")?))
-        });
-        self.retransmit_ratio.tick(of_tcp);
-    }
-
-    /// Takes in what recommendations rest on.
-    fn observe(&mut self, snapshot: &Snapshot) {
-        let sampling = self.context.sampler.work();
-        let interval = sampling
-            .map_or(Duration::ZERO, |sampling| sampling.interval.div_f64(sampling.sampled_ratio.max(1e-4)));
-        self.evidence.observe(Instant::now(), snapshot, interval);
     }
 
     fn collect(&mut self, wanted: Selection) -> Snapshot {

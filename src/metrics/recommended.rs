@@ -22,7 +22,7 @@ const TEXT_INFO: Metric = info(
 const BASIS: Metric = info(
     "nettune_sysctl_recommended_basis_info",
     &["parameter", "basis"],
-    "What a recommended value rests on: declared or witnessed, what a path holds that was declared or seen to carry it; repeat, a multiple of a running value that limits, to be repeated if it still does; memory, the same as far as memory allows; peak, the most seen of what it bounds; seen, something that another mode or time avoids; listening_ports; tracker, a timeout of connection tracking; dangerous, the running value is; default, the running value is below the kernel's own.",
+    "What a recommended value rests on: declared or witnessed, what a path holds that was declared or seen to carry it; repeat, a multiple of a running value that limits, to be repeated if it still does; memory, the same as far as memory allows; peak, the most seen of what it bounds; seen, something that another mode or time avoids; listening_ports; tracker, when connection tracking or something declared on the way forgets a connection; dangerous, the running value is; default, the running value is below the kernel's own.",
 )
 .everywhere();
 

@@ -4,7 +4,7 @@ use super::text::{columns, signed};
 use crate::kernel::{Error, Kernel, Malformed, Result, Root};
 
 /// A running value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
     /// One or more integers.
     Numbers(Vec<i64>),

@@ -52,7 +52,7 @@ pub(super) fn sentence(formula: &Formula) -> String {
                 words(Sign::PortsInUse)
             ),
             Formula::ListeningPorts => {
-                "The running list and every TCP port that something listens on in ip_local_port_range, running or recommended; none where the list gets longer than 200 characters. A service that is not running is not known.".into()
+                "The running list and every TCP port that something listens on, by nettune_listener_in_port_range, or in a recommended ip_local_port_range; none where the list gets longer than 200 characters. A service that is not running is not known.".into()
             }
             Formula::Orphans => format!(
                 "A power of two from twice the larger of the running value and the most orphans seen, which may take 1/32 of memory at 2560 bytes each, where {}.",
@@ -111,7 +111,7 @@ pub(super) fn sentence(formula: &Formula) -> String {
                 words(Sign::ReversePathDrops)
             ),
             Formula::Keepalive => {
-                "Four fifths of nf_conntrack_tcp_timeout_established, where it is no less than that and connections have a keepalive timer.".into()
+                "Four fifths of nf_conntrack_tcp_timeout_established, or of idle_timeout in the configuration file where that is less, where it is no less than that and connections have a keepalive timer.".into()
             }
         }
 }

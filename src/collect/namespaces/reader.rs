@@ -90,7 +90,8 @@ impl Reader {
     /// Reads what the rules look at, from inside. Tables that all namespaces share are
     /// read by the own one. The first visit is without sockets.
     pub(super) fn read(&mut self, kernel: &mut Kernel, common: &mut Common, turn: Turn) -> Snapshot {
-        let mut snapshot = Snapshot::default();
+        let declared = Arc::clone(&common.settings.declared);
+        let mut snapshot = Snapshot { declared, ..Snapshot::default() };
         self.failed.retain(|source, _| *source == CONNECTION);
         self.pause = self.visited.map(|last| turn.started.saturating_duration_since(last));
         self.visited = Some(turn.started);

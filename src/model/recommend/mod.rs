@@ -70,7 +70,7 @@ pub enum Basis {
     Seen,
     /// Ports that programs listen on.
     ListeningPorts,
-    /// A timeout of connection tracking.
+    /// When connection tracking, or what is declared to be on the way, forgets a connection.
     Tracker,
     /// It limits: as much as memory carries.
     Memory,

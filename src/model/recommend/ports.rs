@@ -1,5 +1,6 @@
 //! Local ports of connections.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::ground::{Ground, numbers, text};
@@ -53,21 +54,22 @@ fn wider(ground: &Ground<'_>, state: &State) -> Option<[u16; 2]> {
 }
 
 /// `net.ipv4.ip_local_reserved_ports`: the running list, and every port in the range that
-/// something listens on, which connections could take while it does not.
+/// something listens on, which connections could take while it does not, as far as the
+/// listener has a name.
 pub(super) fn listening_ports(ground: &Ground<'_>, state: &State) -> Option<Proposal> {
     let range = ground.state(RANGE)?;
     let running = numbers::<2>(range)?.map(|port| u16::try_from(port).ok());
     let [Some(first), Some(last)] = running else { return None };
-    let [first, last] = wider(ground, range).unwrap_or([first, last]);
-    let listening = ground.evidence.sockets.listening.as_ref()?;
+    let now = [first, last];
+    let [first, last] = wider(ground, range).unwrap_or(now);
+    let sockets = &ground.evidence.sockets;
+    // Ports of now that a program would miss, and what the range would reach.
+    let beyond = |port: &u16| !(now[0]..=now[1]).contains(port) && (first..=last).contains(port);
+    let listening = sockets.listening.iter().flat_map(|ports| ports.iter().copied()).filter(beyond);
+    let missed = sockets.in_port_range.iter().copied().filter(|port| (first..=last).contains(port));
     let reserved = parse_ports(text(state)?.as_bytes()).ok()?;
     let is_reserved = |port: &u16| reserved.iter().any(|[from, to]| (from..=to).contains(&port));
-    let new: Vec<u16> = listening
-        .iter()
-        .copied()
-        .filter(|port| (first..=last).contains(port))
-        .filter(|port| !is_reserved(port))
-        .collect();
+    let new: BTreeSet<u16> = missed.chain(listening).filter(|port| !is_reserved(port)).collect();
     if new.is_empty() {
         return None;
     }

@@ -87,17 +87,21 @@ pub(super) fn loose_filter(ground: &Ground<'_>, state: &State) -> Option<Proposa
     })
 }
 
-/// Four fifths of the time after which connection tracking forgets a connection, where a
-/// first probe would come later.
+/// Four fifths of the time after which connection tracking, or what was declared to be on
+/// the way, forgets a connection, where a first probe would come later.
 pub(super) fn keepalive(ground: &Ground<'_>, state: &State) -> Option<Proposal> {
     let probed = ground.evidence.sockets.keepalive.get();
-    let forgets = ground.number("net.netfilter.nf_conntrack_tcp_timeout_established")?;
+    let tracker = ground.number("net.netfilter.nf_conntrack_tcp_timeout_established");
+    let (forgets, who) =
+        [(tracker, "connection tracking"), (ground.evidence.host.idle_timeout, "something on the way")]
+            .into_iter()
+            .filter_map(|(forgets, who)| Some((forgets?, who)))
+            .min()?;
     let [running] = numbers::<1>(state)?;
     let to = two_digits(forgets / 5 * 4);
     (probed > 0 && running >= forgets && to > 0).then(|| {
-        let what = format!(
-            "connection tracking forgets after {forgets} s, and {probed} connections have a keepalive timer"
-        );
+        let what =
+            format!("{who} forgets after {forgets} s, and {probed} connections have a keepalive timer");
         Proposal::number(to, Basis::Tracker, &what, &format!("{to} s are four fifths of that or less"))
     })
 }

@@ -38,6 +38,8 @@ pub(in crate::model::recommend) struct Host {
     limits: Limits,
     /// Whether a congestion mark was received in the last hour, as far as that is known.
     pub(in crate::model::recommend) has_marks: Option<bool>,
+    /// After so many seconds without a packet something on the way forgets a connection.
+    pub(in crate::model::recommend) idle_timeout: Option<u64>,
     marks: Option<u64>,
     marks6: u64,
     last_mark: Option<Instant>,
@@ -60,6 +62,7 @@ impl Unit {
 
 impl Host {
     pub(super) fn observe(&mut self, now: Instant, snapshot: &Snapshot, signs: &mut Signs) {
+        self.idle_timeout = snapshot.declared.limits.idle_timeout.map(|timeout| timeout.as_secs());
         if let Some(limits) = &snapshot.socket_limits {
             self.limits = limits.clone();
         }

@@ -6,6 +6,7 @@ mod sockets;
 mod time;
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use super::known;
@@ -56,10 +57,11 @@ impl Signs {
     }
 }
 
-/// The running value of a parameter, and when it was first seen to be another one.
+/// The running value of a parameter as a hash, since there may be hundreds of namespaces,
+/// and when it was first seen to be another one.
 #[derive(Debug)]
 struct Known {
-    value: Value,
+    value: u64,
     changed: Option<Instant>,
 }
 
@@ -85,10 +87,11 @@ impl Evidence {
             let Some(parameter) = known(&state.name).filter(|known| known.name == state.name) else {
                 continue;
             };
-            let new = || Known { value: state.value.clone(), changed: None };
+            let value = hash(&state.value);
+            let new = || Known { value, changed: None };
             let known = self.values.entry(&parameter.name).or_insert_with(new);
-            if known.value != state.value {
-                *known = Known { value: state.value.clone(), changed: Some(now) };
+            if known.value != value {
+                *known = Known { value, changed: Some(now) };
             }
         }
     }
@@ -106,6 +109,12 @@ impl Evidence {
     pub(super) fn sighting(&self, sign: Sign, parameter: &str) -> Option<&Sighting> {
         self.sightings(sign, parameter).next().map(|(_, sighting)| sighting)
     }
+}
+
+fn hash(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

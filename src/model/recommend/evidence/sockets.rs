@@ -47,6 +47,8 @@ pub(in crate::model::recommend) struct Sockets {
     pub(in crate::model::recommend) keepalive: Highest,
     /// TCP ports that something listens on now; `None` before the first pass.
     pub(in crate::model::recommend) listening: Option<Arc<BTreeSet<u16>>>,
+    /// Of those with a name the ones that the kernel may give to connections.
+    pub(in crate::model::recommend) in_port_range: BTreeSet<u16>,
     /// UDP ports that have a name.
     pub(in crate::model::recommend) udp_ports: BTreeSet<u16>,
     /// UDP sockets with a buffer of the default size.
@@ -77,6 +79,8 @@ impl Sockets {
     }
 
     fn observe_listeners(&mut self, now: Instant, groups: &[Group], signs: &mut Signs) {
+        let in_range = groups.iter().filter(|group| group.in_port_range == Some(true));
+        self.in_port_range = in_range.filter_map(|group| group.port.parse().ok()).collect();
         let mut full = HashMap::with_capacity(groups.len());
         for group in groups {
             let name = (group.address.clone(), group.port.clone());

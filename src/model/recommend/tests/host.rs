@@ -154,16 +154,21 @@ fn modes_change_with_what_was_seen() {
 fn keepalive_comes_before_the_tracker_forgets() {
     let (keepalive, tracker) =
         ("net.ipv4.tcp_keepalive_time", "net.netfilter.nf_conntrack_tcp_timeout_established");
-    let after = |running, forgets, count| {
+    let after = |running, forgets, count, declared: Option<u64>| {
         let mut bench = Bench::new(&[(keepalive, &[running]), (tracker, &[forgets])]);
         let troubles = Troubles { keepalive: count, ..Troubles::default() };
-        bench.see(0, pass(Pass { troubles, ..Pass::default() }));
+        let mut declares = crate::model::Declared::default();
+        declares.limits.idle_timeout = declared.map(Duration::from_secs);
+        bench.see(0, Snapshot { declared: Arc::new(declares), ..pass(Pass { troubles, ..Pass::default() }) });
         bench.found(keepalive)
     };
     // 0.8 * 3600 = 2880, of two digits 2800.
-    assert_eq!(after(7200, 3600, 1), Some((vec![2800], Basis::Tracker)));
-    assert_eq!(after(7200, 7200, 1), Some((vec![5700], Basis::Tracker)));
-    assert_eq!((after(7200, 7201, 1), after(7200, 3600, 0)), (None, None));
+    assert_eq!(after(7200, 3600, 1, None), Some((vec![2800], Basis::Tracker)));
+    assert_eq!(after(7200, 7200, 1, None), Some((vec![5700], Basis::Tracker)));
+    assert_eq!((after(7200, 7201, 1, None), after(7200, 3600, 0, None)), (None, None));
+    // Of two the shorter one: 0.8 * 350 = 280.
+    assert_eq!(after(7200, 3600, 1, Some(350)), Some((vec![280], Basis::Tracker)));
+    assert_eq!(after(7200, 432_000, 1, Some(7201)), None);
 }
 
 fn softnet(dropped: u64, flow_limit: u64, processed: u64, squeezed: u64) -> softnet::Cpu {

@@ -9,25 +9,36 @@ use crate::read::connections::State as Connection;
 
 const SOMAXCONN: &str = "net.core.somaxconn";
 
-/// One socket whose limit is somaxconn or not, full for so many seconds so far.
-fn listener(limit: u64, is_clamped: bool, full: u64, half_open: u64) -> Snapshot {
-    let causes =
-        Causes { somaxconn: is_clamped.into(), application: (!is_clamped).into(), ..Causes::default() };
-    let group = Group {
+/// A listener with one socket.
+fn group(port: u16) -> Group {
+    Group {
         address: "192.0.2.1".into(),
-        port: "443".into(),
+        port: port.to_string(),
         sockets: 1,
         queue: 0,
         queue_peak: 0,
-        limit,
+        limit: 0,
         fill: 0.0,
-        socket_limit: limit,
-        limited_by: Some(causes),
+        socket_limit: 0,
+        limited_by: None,
         in_port_range: None,
-        full: Duration::from_secs(full),
+        full: Duration::ZERO,
         drops: None,
-        waiting: Some(Waiting { half_open, ..Waiting::default() }),
+        waiting: None,
         units: Vec::new(),
+    }
+}
+
+/// One whose limit is somaxconn or not, full for so many seconds so far.
+fn listener(limit: u64, is_clamped: bool, full: u64, half_open: u64) -> Snapshot {
+    let (somaxconn, application) = (is_clamped.into(), (!is_clamped).into());
+    let group = Group {
+        limit,
+        socket_limit: limit,
+        limited_by: Some(Causes { somaxconn, application, ..Causes::default() }),
+        full: Duration::from_secs(full),
+        waiting: Some(Waiting { half_open, ..Waiting::default() }),
+        ..group(443)
     };
     Snapshot { listeners: Some(Arc::new(vec![group])), ..Snapshot::default() }
 }
@@ -163,11 +174,15 @@ fn fin_timeout_falls_by_steps_while_orphans_pile_up() {
 fn ports(in_use: u64, time_wait: u64, listening: &[u16]) -> Snapshot {
     let destination = Destination { port: 5432, in_use, unreusable_time_wait: Some(time_wait) };
     let usage = Usage { available: 28_232, destinations: vec![destination], bound_ratio: None };
-    connections(Connections {
+    let given = |port: u16| (32_768..=60_999).contains(&port);
+    let groups = listening.iter().map(|port| Group { in_port_range: Some(given(*port)), ..group(*port) });
+    let listeners = Some(Arc::new(groups.collect()));
+    let found = connections(Connections {
         ports: Some(usage),
         listening: Some(Arc::new(listening.iter().copied().collect())),
         ..Connections::default()
-    })
+    });
+    Snapshot { listeners, ..found }
 }
 
 const RANGE: &str = "net.ipv4.ip_local_port_range";
@@ -228,6 +243,10 @@ fn listening_ports_in_the_range_are_reserved() {
     assert_eq!(found(0, &more), Some("39998-40002,50000".into()));
     // The range is to reach up to 65535.
     assert_eq!(found(28_000, &[22, 61000]), Some("40000-40001,61000".into()));
+    // One that the program would not miss, since the kernel chose it.
+    let mut seen = ports(0, 0, &[50000]);
+    seen.listeners = Some(Arc::new(vec![Group { in_port_range: Some(false), ..group(50000) }]));
+    assert_eq!(short_of_ports([32768, 60999], 1, 1, seen).text(RESERVED), None);
     let many: Vec<u16> = (0..40).map(|number| 41_000 + 2 * number).collect();
     assert_eq!(found(0, &many), None, "239 characters");
 }
