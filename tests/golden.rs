@@ -173,6 +173,7 @@ fn golden_scrapes_hold_every_family() {
         "nettune_ephemeral_ports_used_ratio",
         "nettune_ephemeral_ports_in_use",
         "nettune_ephemeral_ports_unreusable_time_wait",
+        "nettune_ephemeral_ports_undecided_ratio",
         "nettune_path_declared_bandwidth_bytes",
         "nettune_path_declared_rtt_seconds",
         "nettune_path_witnessed_bandwidth_bytes",
