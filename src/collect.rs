@@ -12,6 +12,7 @@ mod persisted;
 mod ports;
 mod sampler;
 mod sources;
+mod tracked;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,6 +112,7 @@ impl Settings {
             connections: wants("connection"),
             close_notifications: self.close_notifications,
             udp_sockets: wants("udp"),
+            tracked_flows: wants("conntrack"),
             interval: self.sockets_interval,
             cpu_budget: self.sockets_cpu_budget,
             elsewhere: Arc::clone(elsewhere),

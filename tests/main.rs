@@ -10,6 +10,7 @@ mod answers;
 mod cli;
 mod closes;
 mod connections;
+mod conntrack;
 mod corpus;
 mod faults;
 mod golden;

@@ -308,8 +308,17 @@ fn devices(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) ->
 fn read_conntrack(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     let kernel = &mut context.kernel;
     let (found, result) = conntrack::read(kernel);
-    snapshot.conntrack = found;
-    result
+    let Some(mut conntrack) = found else { return result };
+    let tracked = context.sampler.tracked_flows().and_then(|(tracked, outcome)| {
+        conntrack.tracked = (*tracked).clone();
+        outcome
+    });
+    snapshot.conntrack = Some(conntrack);
+    match tracked {
+        // Not every kernel has ctnetlink, and not every exporter may ask it.
+        Err(error) if !error.is_absent() && !error.is_permission() => result.and(Err(error)),
+        _ => result,
+    }
 }
 
 fn read_neighbour(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {

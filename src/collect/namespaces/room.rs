@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::debug;
 
 use super::super::passes::Passes;
+use super::super::tracked::Look;
 use super::super::{Settings, parameters, sources};
 use crate::catalogue::{Parameter, Scope};
 use crate::kernel::namespaces::Home;
@@ -160,6 +161,7 @@ struct Reader {
     passes: Option<Passes>,
     waiting: Option<WaitingBy>,
     connections: Connections,
+    tracked: Look,
     /// Time between the last two visits.
     pause: Option<Duration>,
     /// The first thing that could not be read.
@@ -205,8 +207,12 @@ impl Reader {
             snapshot.sockstat6 = sockstat6;
         }
         if wants("conntrack") {
-            let (found, result) = conntrack::read(kernel);
+            let (mut found, result) = conntrack::read(kernel);
             self.keep(result);
+            if let Some(conntrack) = &mut found {
+                let tracked = self.tracked.at(kernel, conntrack, share, started);
+                conntrack.tracked = self.keep(tracked).flatten();
+            }
             snapshot.conntrack = found;
         }
         if wants("netdev") {
