@@ -14,6 +14,7 @@ mod sampler;
 mod settings;
 mod sources;
 mod ticker;
+mod tracked;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

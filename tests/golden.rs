@@ -160,12 +160,14 @@ fn golden_scrapes_hold_every_family() {
     }
     let defined: BTreeSet<_> =
         nettune::metrics::all().into_iter().map(|metric| metric.name.to_owned()).collect();
-    // Needs an interval of the ticker, cgroups, a file no fixture has, something declared, or hundreds
+    // Needs an interval of the ticker, a table more than half full, cgroups, a file no fixture has, something declared, or hundreds
     // of connections to one port, a parameter that changes; or what happens between two passes, which no recording
     // holds: tests/throughput.rs has these. Or other namespaces: those are in tests/netns.rs.
     let elsewhere = [
         "nettune_tcp_retransmit_ratio",
         "process_open_fds",
+        "nettune_conntrack_entries_by_state",
+        "nettune_conntrack_idle_established_entries",
         "nettune_listener_info",
         "nettune_sysctl_last_change_timestamp_seconds",
         "nettune_sysctl_previous_text_info",

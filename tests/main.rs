@@ -11,6 +11,7 @@ mod bad_files;
 mod cli;
 mod closes;
 mod connections;
+mod conntrack;
 mod corpus;
 mod faults;
 mod golden;

@@ -118,6 +118,8 @@ pub struct Diagnosis {
     pub summary: Text,
     /// Why this is to blame, with figures.
     pub why: Text,
+    /// The value to set where the exporter computes none: one that fits every host.
+    pub to: Option<String>,
     /// What stands for the current value where no parameter is to blame.
     pub current: Option<Text>,
     /// What stands for the value to set, likewise.
@@ -169,6 +171,9 @@ pub struct Evidence {
     pub format: Option<Format>,
     /// The label to show instead of the value.
     pub label: Option<String>,
+    /// Show that of every sample, not of one: a list.
+    #[serde(default)]
+    pub every: bool,
     /// What stands where there is no such sample.
     #[serde(default = "unknown")]
     pub otherwise: String,
@@ -304,6 +309,12 @@ impl Diagnosis {
         if self.blame == Blame::Parameter && !named {
             return Some("parameter: needed, since one is to blame".into());
         }
+        if self.to.is_some() && !self.has_sysctl() {
+            return Some("to: no sysctl is to blame".into());
+        }
+        if self.evidence.values().any(|evidence| evidence.every && evidence.label.is_none()) {
+            return Some("evidence: every needs a label".into());
+        }
         if !self.has_sysctl()
             && [&self.apply, &self.persist, &self.rollback].iter().any(|steps| steps.is_empty())
         {
@@ -350,6 +361,12 @@ mod tests {
             ),
             ("{is: i, expr: e}", "{not: i, expr: e}", "terms: the first"),
             ("{is: i, expr: e}", "{is: i, expr: e}, {expr: e}", "terms: each"),
+            ("why: w", "why: w\n    evidence: {e: {expr: x, every: true}}", "every needs a label"),
+            (
+                "blame: parameter\n    parameter: net.core.somaxconn",
+                "blame: peer\n    to: '1'",
+                "to: no sysctl",
+            ),
             ("'{host}'", "'{port}'", "{port}: neither a label"),
             ("'{host}'", "'{host'", "brace"),
             ("{x: y}", "{x: y, x: z}", "x: duplicate key"),

@@ -207,7 +207,7 @@ impl Passes {
         self.flows.begin(Turn { started, since, weight, limits });
         let filter = self.slices.filter();
         let (time_wait, outcome) = super::ports::begin(kernel, count);
-        let scope = Scope { time_wait, filter: filter.as_ref() };
+        let scope = Scope { time_wait, filter: filter.as_ref(), most: None };
         let served: PortSet = listening.iter().collect();
         let mut pass = Pass::default();
         for family in Family::BOTH {

@@ -1,6 +1,7 @@
 //! The thread that walks sockets, on a clock of its own: a scrape takes what it
 //! last found and never waits for a walk.
 
+mod tracked;
 mod udp;
 
 use std::io;
@@ -19,6 +20,7 @@ use crate::model::connections::waiting::WaitingBy;
 use crate::model::listeners::{Group, Tracker};
 use crate::model::ports::Ports;
 use crate::model::{Connections, Sampling, udp::Group as UdpGroup};
+use crate::read::tracked::Tracked;
 use crate::read::{listeners, tcp_limits};
 
 /// Listening sockets are looked at this often; on a host with few it takes about a
@@ -29,8 +31,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Time between two looks at the plan while there is nothing to do.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Share of the budget that looks at listening sockets may take, those at UDP sockets,
-/// and notifications of closed connections; passes have the rest.
+/// Share of the budget that looks at listening sockets may take, those at UDP sockets and
+/// tracked flows, and notifications of closed connections; passes have the rest.
 pub(super) const PART: f64 = 0.25;
 
 /// What was found this much longer ago than usual says nothing of now.
@@ -44,6 +46,7 @@ pub(super) struct Plan {
     /// Hear of closed connections between passes.
     pub(super) close_notifications: bool,
     pub(super) udp_sockets: bool,
+    pub(super) tracked_flows: bool,
     /// Time from pass to pass over connections.
     pub(super) interval: Duration,
     /// Share of one CPU that all of it may take, in other namespaces as well.
@@ -81,6 +84,7 @@ struct Found {
     listeners: Slot<Vec<Group>>,
     connections: Slot<Connections>,
     udp_sockets: Slot<Vec<UdpGroup>>,
+    tracked_flows: Slot<Option<Tracked>>,
     work: Mutex<Option<Sampling>>,
 }
 
@@ -102,6 +106,7 @@ impl Sampler {
             ended: Duration::ZERO,
             owners: Owners::default(),
             udp: udp::Watch::default(),
+            tracked: tracked::Watch::default(),
             waiting: None,
             next_pass: Instant::now(),
             next_look: Instant::now(),
@@ -141,6 +146,15 @@ impl Sampler {
     /// It was too long ago.
     pub(super) fn udp_sockets(&self) -> Result<(Arc<Vec<UdpGroup>>, Result<()>)> {
         self.found.udp_sockets.get("look at UDP sockets")
+    }
+
+    /// Tracked flows by state as they were last seen, where the table is full enough to be
+    /// looked at, likewise.
+    ///
+    /// # Errors
+    /// It was too long ago.
+    pub(super) fn tracked_flows(&self) -> Result<(Arc<Option<Tracked>>, Result<()>)> {
+        self.found.tracked_flows.get("look at tracked flows")
     }
 
     /// What this has cost so far; `None` while there is nothing to do.
@@ -217,6 +231,7 @@ struct Walker {
     ended: Duration,
     owners: Owners,
     udp: udp::Watch,
+    tracked: tracked::Watch,
     waiting: Option<WaitingBy>,
     next_pass: Instant,
     next_look: Instant,
@@ -247,7 +262,9 @@ impl Walker {
                 self.look(started);
             }
             self.watch_udp(started);
-            if !self.plan.listeners && !self.plan.connections && !self.plan.udp_sockets {
+            self.watch_tracked(started);
+            let Plan { listeners, connections, udp_sockets, tracked_flows, .. } = self.plan;
+            if !listeners && !connections && !udp_sockets && !tracked_flows {
                 *locked(&self.found.work) = None;
             }
             match inbox.recv_timeout(self.time_to_next()) {
@@ -263,7 +280,8 @@ impl Walker {
         let looks = self.plan.listeners.then_some(self.next_look);
         // What is heard of closed connections is fetched before there is no room for it.
         let passes = self.plan.connections.then(|| self.next_pass.min(now + TICK));
-        let next = looks.into_iter().chain(passes).chain(self.udp.next(&self.plan)).min();
+        let others = self.udp.next(&self.plan).into_iter().chain(self.tracked.next(&self.plan));
+        let next = looks.into_iter().chain(passes).chain(others).min();
         next.map_or(IDLE, |next| next.saturating_duration_since(now))
     }
 
@@ -319,7 +337,8 @@ impl Walker {
         // What looks and notifications leave of the budget.
         let looks = self.look_cost.as_secs_f64() / self.look_interval.as_secs_f64();
         let looks = if self.plan.listeners { looks } else { 0.0 };
-        let used = looks + self.udp.share(&self.plan) + passes.closes_share();
+        let others = self.udp.share(&self.plan) + self.tracked.share();
+        let used = looks + others + passes.closes_share();
         let budget = self.plan.budget();
         let share = budget - used.min(3.0 * PART * budget);
         let limits = tcp_limits::read(&mut self.kernel);

@@ -51,6 +51,7 @@ impl Settings {
             connections: wants("connection"),
             close_notifications: self.close_notifications,
             udp_sockets: wants("udp"),
+            tracked_flows: wants("conntrack"),
             interval: self.sockets_interval,
             cpu_budget: self.sockets_cpu_budget,
             elsewhere: Arc::clone(elsewhere),

@@ -308,8 +308,13 @@ fn devices(kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) ->
 fn read_conntrack(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {
     let kernel = &mut context.kernel;
     let (found, result) = conntrack::read(kernel);
-    snapshot.conntrack = found;
-    result
+    let Some(mut conntrack) = found else { return result };
+    let tracked = context.sampler.tracked_flows().and_then(|(tracked, outcome)| {
+        conntrack.tracked = (*tracked).clone();
+        outcome
+    });
+    snapshot.conntrack = Some(conntrack);
+    result.and(tracked)
 }
 
 fn read_neighbour(context: &mut Context, snapshot: &mut Snapshot) -> Result<()> {

@@ -96,6 +96,7 @@ impl Error {
             Self::Io { source, .. } | Self::Netlink { source, .. } | Self::Ioctl { source, .. } => {
                 source.kind() == io::ErrorKind::PermissionDenied
             }
+            Self::Shared(error) => error.is_permission(),
             _ => false,
         }
     }

@@ -184,7 +184,7 @@ impl Kernel {
         self.fold(request, Scope::default(), ATTEMPTS, fold)
     }
 
-    /// Gives the answer of connections within `scope` to `each`, as it comes: an
+    /// Gives the answer within `scope` to `each`, as it comes: an
     /// interrupted one is counted and not repeated, since `each` would meet the same
     /// connection again. A recording answers with all that was recorded.
     ///

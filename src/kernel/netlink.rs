@@ -51,6 +51,11 @@ impl Open {
         };
         Ok(&mut self.0[position].1)
     }
+
+    /// What is left unread in a socket belongs to a request that is over.
+    fn close(&mut self, protocol: isize) {
+        self.0.retain(|(known, _)| *known != protocol);
+    }
 }
 
 /// Sockets, and the room that all their answers go through.
@@ -76,8 +81,7 @@ impl Sockets {
     ) -> Result<(T, bool)> {
         let answer = self.try_ask(request, scope, attempts, fold);
         if answer.is_err() {
-            // What is left unread in the socket belongs to the failed request.
-            self.open.0.retain(|(protocol, _)| *protocol != request.protocol());
+            self.open.close(request.protocol());
         }
         answer.map_err(|failure| match failure {
             Failure::Malformed(malformed) => malformed.at(format!("netlink {}", request.name())),
@@ -103,9 +107,14 @@ impl Sockets {
         for attempt in 1.. {
             let mut value = T::default();
             connection.send(kind, NLM_F_REQUEST | NLM_F_DUMP, &payload)?;
-            let interrupted = connection.receive_dump(&mut self.datagram, |bytes| fold(&mut value, bytes))?;
-            if !interrupted || attempt == attempts {
-                return Ok((value, interrupted));
+            let each = |bytes: &[u8]| fold(&mut value, bytes);
+            match connection.receive_dump(&mut self.datagram, scope.most, each)? {
+                End::Interrupted if attempt < attempts => {}
+                End::Enough => {
+                    self.open.close(request.protocol());
+                    return Ok((value, false));
+                }
+                end => return Ok((value, end == End::Interrupted)),
             }
         }
         unreachable!("the last attempt returns")
@@ -184,6 +193,16 @@ fn family_id(answer: &[u8]) -> Option<u16> {
         .and_then(|attribute| u16_at(attribute.value, 0))
 }
 
+/// How a dump ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Whole,
+    /// The kernel marked it as interrupted by a change.
+    Interrupted,
+    /// There is more, and nobody wants it.
+    Enough,
+}
+
 #[derive(Debug)]
 struct Connection {
     socket: Socket,
@@ -234,14 +253,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives the messages of a dump to `each`, a datagram at a time; true when
-    /// the kernel marked it as interrupted.
+    /// Gives the messages of a dump to `each`, a datagram at a time, until there are
+    /// `most` of them or more.
     fn receive_dump(
         &self,
         datagram: &mut Vec<u8>,
+        most: Option<usize>,
         mut each: impl FnMut(&[u8]) -> std::result::Result<(), Malformed>,
-    ) -> std::result::Result<bool, Failure> {
-        let mut interrupted = false;
+    ) -> std::result::Result<End, Failure> {
+        let (mut interrupted, mut count) = (false, 0);
         loop {
             self.receive(datagram)?;
             let (mut done, mut size) = (false, 0);
@@ -259,10 +279,14 @@ impl Connection {
                     break;
                 }
                 size += message.bytes.len().next_multiple_of(4);
+                count += 1;
             }
             each(&datagram[..size.min(datagram.len())])?;
             if done {
-                return Ok(interrupted);
+                return Ok(if interrupted { End::Interrupted } else { End::Whole });
+            }
+            if most.is_some_and(|most| count >= most) {
+                return Ok(End::Enough);
             }
         }
     }

@@ -19,6 +19,8 @@ pub enum Request {
     Channels,
     /// Connection tracking statistics, one message a CPU.
     ConntrackStatistics,
+    /// Tracked flows, in the order of their hashes.
+    ConntrackEntries,
     /// Listening TCP sockets over IPv4, with their memory and drops.
     TcpListeners,
     /// The same over IPv6.
@@ -40,7 +42,7 @@ pub enum Request {
 
 impl Request {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Links,
         Self::Qdiscs,
         Self::Neighbours,
@@ -49,6 +51,7 @@ impl Request {
         Self::Rings,
         Self::Channels,
         Self::ConntrackStatistics,
+        Self::ConntrackEntries,
         Self::TcpListeners,
         Self::TcpListeners6,
         Self::TcpChosenPorts,
@@ -70,6 +73,7 @@ impl Request {
             Self::Rings => "rings",
             Self::Channels => "channels",
             Self::ConntrackStatistics => "conntrack-statistics",
+            Self::ConntrackEntries => "conntrack-entries",
             Self::TcpListeners => "tcp-listeners",
             Self::TcpListeners6 => "tcp6-listeners",
             Self::TcpChosenPorts => "tcp-chosen-ports",
@@ -85,7 +89,7 @@ impl Request {
     pub(super) fn protocol(self) -> isize {
         match self {
             Self::Rings | Self::Channels => NETLINK_GENERIC,
-            Self::ConntrackStatistics => NETLINK_NETFILTER,
+            Self::ConntrackStatistics | Self::ConntrackEntries => NETLINK_NETFILTER,
             Self::TcpListeners
             | Self::TcpListeners6
             | Self::TcpChosenPorts
@@ -110,6 +114,7 @@ pub(super) fn zeroed(request: Request) -> Option<(u16, usize)> {
     const RTM_GETNEIGH: u16 = 30;
     const RTM_GETQDISC: u16 = 38;
     const NFNL_SUBSYS_CTNETLINK: u16 = 1;
+    const IPCTNL_MSG_CT_GET: u16 = 1;
     const IPCTNL_MSG_CT_GET_STATS_CPU: u16 = 4;
     match request {
         Request::Links => Some((RTM_GETLINK, 16)),
@@ -118,6 +123,7 @@ pub(super) fn zeroed(request: Request) -> Option<(u16, usize)> {
         Request::Addresses => Some((RTM_GETADDR, 8)),
         Request::Routes => Some((RTM_GETROUTE, 12)),
         Request::ConntrackStatistics => Some((NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS_CPU, 4)),
+        Request::ConntrackEntries => Some((NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, 4)),
         _ => None,
     }
 }

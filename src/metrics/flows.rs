@@ -169,11 +169,9 @@ pub(super) fn write(out: &mut Writer<'_>, snapshot: &Snapshot) -> fmt::Result {
     )?;
     out.family(
         &BELOW_WITNESS,
-        sums.below_witness
-            .iter()
-            .map(|((limit, cause, path), time)| {
-                ([limit.name().into(), cause.name().into(), names.path(*path)], seconds(time))
-            }),
+        sums.below_witness.iter().map(|((limit, cause, path), time)| {
+            ([limit.name().into(), cause.name().into(), names.path(*path)], seconds(time))
+        }),
     )?;
     out.family(&IDLE_RESTARTS, sums.idle_restarts.iter().map(|(path, count)| ([names.path(*path)], *count)))?;
     out.histograms(

@@ -7,6 +7,7 @@ use crate::model::Snapshot;
 use crate::read::Family;
 use crate::read::conntrack::Conntrack;
 use crate::read::neighbours::{STATES, Table};
+use crate::read::tracked;
 
 const ENTRIES: Metric =
     gauge("nettune_conntrack_entries", &[], "Tracked flows of this namespace (nf_conntrack_count).")
@@ -15,6 +16,19 @@ const LIMIT: Metric =
     gauge("nettune_conntrack_limit", &[], "Most tracked flows (nf_conntrack_max).").everywhere();
 const BUCKETS: Metric =
     gauge("nettune_conntrack_buckets", &[], "Hash buckets of the table (nf_conntrack_buckets).");
+
+const BY_FLOW_STATE: Metric = gauge(
+    "nettune_conntrack_entries_by_state",
+    &["state"],
+    "Tracked flows by the state of TCP, or by protocol, as their timeouts go by it; udp_stream has been answered for two seconds. Looked at once a minute at most while more than half of the limit is taken, in the first 65,536 entries by hash, and scaled to nf_conntrack_count.",
+)
+.everywhere();
+const IDLE: Metric = gauge(
+    "nettune_conntrack_idle_established_entries",
+    &[],
+    "Of those, flows in ESTABLISHED without a packet for a day or longer: what is left to them is so much below net.netfilter.nf_conntrack_tcp_timeout_established.",
+)
+.everywhere();
 
 const STATISTICS: &[(Metric, &str)] = &[
     (
@@ -155,7 +169,7 @@ const NEIGHBOUR_STATISTICS: &[(Metric, &str)] = &[
 pub(super) fn metrics() -> Vec<&'static Metric> {
     let statistics = STATISTICS.iter().map(|(metric, _)| metric);
     let neighbours = NEIGHBOUR_STATISTICS.iter().map(|(metric, _)| metric);
-    [&ENTRIES, &LIMIT, &BUCKETS]
+    [&ENTRIES, &LIMIT, &BUCKETS, &BY_FLOW_STATE, &IDLE]
         .into_iter()
         .chain(statistics)
         .chain([&NEIGHBOURS, &THRESHOLD, &BY_STATE])
@@ -177,6 +191,13 @@ fn write_conntrack(out: &mut Writer<'_>, conntrack: &Conntrack) -> fmt::Result {
     out.single(&ENTRIES, Some(conntrack.entries))?;
     out.single(&LIMIT, conntrack.limit)?;
     out.single(&BUCKETS, conntrack.buckets)?;
+    if let Some(found) = &conntrack.tracked {
+        let looked_at = found.looked_at.max(1);
+        let of_all = |count: u64| (count.saturating_mul(conntrack.entries) + looked_at / 2) / looked_at;
+        let states = tracked::STATES.iter().zip(found.states);
+        out.family(&BY_FLOW_STATE, states.map(|(state, count)| ([Label::from(*state)], of_all(count))))?;
+        out.single(&IDLE, found.idle.map(of_all))?;
+    }
     for (metric, column) in STATISTICS {
         let value = conntrack.statistics.as_ref().and_then(|statistics| statistics.get(column));
         out.single(metric, value)?;

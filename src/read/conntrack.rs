@@ -4,6 +4,7 @@
 
 use super::statistics::{self, Statistics};
 use super::sysctl;
+use super::tracked::Tracked;
 use crate::kernel::netlink::{be32_at, messages};
 use crate::kernel::{Error, Kernel, Malformed, Request, Result, Root};
 
@@ -18,6 +19,16 @@ pub struct Conntrack {
     pub buckets: Option<u64>,
     /// Counters under the names of `/proc/net/stat/nf_conntrack`.
     pub statistics: Option<Statistics>,
+    /// Entries by state, which are looked at on another clock.
+    pub tracked: Option<Tracked>,
+}
+
+impl Conntrack {
+    /// Whether more than half of the table is taken: by then it is worth the cost to look
+    /// at what is in it.
+    pub fn is_half_full(&self) -> bool {
+        self.limit.is_some_and(|limit| self.entries > limit / 2)
+    }
 }
 
 /// `enum ctattr_stats_cpu`, by the names of the file's columns.
@@ -59,6 +70,17 @@ pub fn add_statistics(sums: &mut Statistics, bytes: &[u8]) -> std::result::Resul
 /// Absent when the module is not loaded; failed when the statistics can be had
 /// only over netlink and the privilege for that is missing.
 pub fn read(kernel: &mut Kernel) -> (Option<Conntrack>, Result<()>) {
+    let (found, sizes) = read_sizes(kernel);
+    let Some(mut conntrack) = found else { return (None, sizes) };
+    let statistics = read_statistics(kernel).map(|statistics| conntrack.statistics = statistics);
+    (Some(conntrack), sizes.and(statistics))
+}
+
+/// The same without statistics.
+///
+/// # Errors
+/// Absent when the module is not loaded.
+pub fn read_sizes(kernel: &mut Kernel) -> (Option<Conntrack>, Result<()>) {
     let path = "net/netfilter/nf_conntrack_count";
     let entries = match sysctl::read_unsigned(kernel, path) {
         Ok(Some([entries])) => entries,
@@ -70,37 +92,24 @@ pub fn read(kernel: &mut Kernel) -> (Option<Conntrack>, Result<()>) {
         Err(error) => return (None, Err(error)),
     };
     let mut conntrack = Conntrack { entries, ..Conntrack::default() };
-    let result = read_rest(kernel, &mut conntrack);
-    (Some(conntrack), result)
+    let mut size = |path: &str, field: &mut Option<u64>| {
+        sysctl::read_unsigned(kernel, path).map(|value| *field = value.map(|[value]| value))
+    };
+    let limit = size("net/netfilter/nf_conntrack_max", &mut conntrack.limit);
+    let buckets = size("net/netfilter/nf_conntrack_buckets", &mut conntrack.buckets);
+    (Some(conntrack), limit.and(buckets))
 }
 
-fn read_rest(kernel: &mut Kernel, conntrack: &mut Conntrack) -> Result<()> {
-    let mut first = Ok(());
-    let mut note = |result: Result<()>| {
-        if first.is_ok() {
-            first = result;
-        }
-    };
-    for (path, field) in [
-        ("net/netfilter/nf_conntrack_max", &mut conntrack.limit),
-        ("net/netfilter/nf_conntrack_buckets", &mut conntrack.buckets),
-    ] {
-        note(sysctl::read_unsigned(kernel, path).map(|value| *field = value.map(|[value]| value)));
-    }
+fn read_statistics(kernel: &mut Kernel) -> Result<Option<Statistics>> {
     let file = kernel.parse(Root::Net, "stat/nf_conntrack", statistics::parse);
     let statistics = match file {
         Err(error) if error.is_absent() => kernel.ask(Request::ConntrackStatistics, add_statistics),
         other => other,
     };
-    note(match statistics {
-        Ok(statistics) => {
-            conntrack.statistics = Some(statistics);
-            Ok(())
-        }
-        Err(error) if Error::is_absent(&error) => Ok(()),
-        Err(error) => Err(error),
-    });
-    first
+    match statistics {
+        Err(error) if Error::is_absent(&error) => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub mod steering;
 pub mod sysctl;
 pub mod tcp_limits;
 mod text;
+pub mod tracked;
 pub mod udp;
 
 /// Address family of a counter or an entry.

@@ -91,7 +91,7 @@ impl<'d> Annotator<'d> {
         Ok(match name {
             "value" => shown("$value", format.unwrap_or(Format::Count)),
             "host" => "{{ $labels.instance | stripPort }}".into(),
-            "enter" => self.enter()?,
+            "enter" => self.inside()?,
             "current" => self.with(Series::Running, str::to_owned, "unknown")?,
             "recommended" => {
                 self.with(Series::Recommended, str::to_owned, "no value can be computed here")?
@@ -107,6 +107,10 @@ impl<'d> Annotator<'d> {
     fn evidence(&self, evidence: &Evidence, format: Option<Format>) -> Result<String> {
         let query = self.query(&evidence.expr)?;
         let shown = match &evidence.label {
+            Some(label) if evidence.every => format!(
+                "{{{{ range $place, $sample := sortByLabel {label:?} . }}}}{{{{ if $place }}}}, {{{{ end }}}}\
+                {{{{ $sample | label {label:?} }}}}{{{{ end }}}}"
+            ),
             Some(label) => format!("{{{{ . | first | label {label:?} }}}}"),
             None => shown("(. | first | value)", format.or(evidence.format).unwrap_or(Format::Count)),
         };
@@ -190,7 +194,8 @@ impl<'d> Annotator<'d> {
         names
     }
 
-    /// `body` with the value where it is known, else `otherwise`.
+    /// `body` with the value where it is known, or with that which fits every host where
+    /// one is to be set, else `otherwise`.
     fn with(&self, series: Series, body: impl Fn(&str) -> String, otherwise: &str) -> Result<String> {
         let (numbers, texts) = series.names();
         let query = |name| match series {
@@ -211,6 +216,10 @@ impl<'d> Annotator<'d> {
             let value = format!("{{{{ {query} | first | label \"value\" }}}}");
             text.push_str(&format!("{{{{ {word} {query} }}}}{}", body(&value)));
         }
+        let otherwise = match (series, &self.diagnosis.to) {
+            (Series::Recommended, Some(value)) => body(value),
+            _ => otherwise.to_owned(),
+        };
         Ok(text + &format!("{{{{ else }}}}{otherwise}{{{{ end }}}}"))
     }
 
@@ -224,10 +233,17 @@ impl<'d> Annotator<'d> {
         format!("sysctl -w {}={quote}{value}{quote}", self.name())
     }
 
+    /// What a command that sets the parameter is preceded by: one of the host's is set
+    /// there, whichever namespace the finding is of.
     fn enter(&self) -> Result<String> {
-        if self.parameter.is_some_and(|parameter| parameter.scope == Scope::Initial) {
-            return Ok(String::new());
+        match self.parameter.map(|parameter| parameter.scope) {
+            Some(Scope::Initial) => Ok(String::new()),
+            _ => self.inside(),
         }
+    }
+
+    /// What a command is preceded by that is to run in the namespace of the finding.
+    fn inside(&self) -> Result<String> {
         let query = self.query("nettune_netns_info{$pin}")?;
         Ok(format!("{{{{ with {query} }}}}{{{{ . | first | label \"enter\" }}}} {{{{ end }}}}"))
     }

@@ -182,7 +182,7 @@ impl Chain {
             self.ports.expect_time_wait(&parameters);
         }
         let filter = slices.filter();
-        let scope = Scope { time_wait: true, filter: filter.as_ref() };
+        let scope = Scope { time_wait: true, filter: filter.as_ref(), most: None };
         let mut pass = Pass::default();
         let (flows, count) = (&mut self.flows, &mut self.ports);
         let _ = connections::walk(bytes, |connection| {

@@ -99,6 +99,7 @@ const PARSERS: &[(&str, Parser)] = &[
         owners::parse_cloud_config(&text);
         Ok(())
     }),
+    ("tracked flows", |bytes| tracked::Tracked::default().add(bytes, Some(432_000))),
     ("conntrack statistics", |bytes| conntrack::add_statistics(&mut Default::default(), bytes)),
 ];
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::super::owners::Owners;
 use super::super::passes::{Means, Passes};
+use super::super::sampler::PART;
+use super::super::tracked::Look;
 use super::super::{Settings, parameters};
 use super::host::{Host, is_own};
 use crate::kernel::{Kernel, Result};
@@ -58,6 +60,7 @@ const EVERYTHING: f64 = 1.0;
 pub(super) struct Reader {
     listeners: listeners::Tracker,
     udp: udp::Tracker,
+    tracked: Look,
     passes: Option<Passes>,
     waiting: Option<WaitingBy>,
     connections: Arc<Connections>,
@@ -96,7 +99,7 @@ impl Reader {
         self.pause = self.visited.map(|last| turn.started.saturating_duration_since(last));
         self.visited = Some(turn.started);
         self.read_counters(kernel, common, &mut snapshot);
-        self.read_tables(kernel, &common.settings, &mut snapshot);
+        self.read_tables(kernel, &common.settings, turn.started, &mut snapshot);
         self.read_devices(kernel, &common.settings, &mut snapshot);
         if common.settings.wants("sysctl") {
             snapshot.parameters = Some(self.read_parameters(kernel, common));
@@ -141,7 +144,13 @@ impl Reader {
     }
 
     /// Sockets in use, tracked flows and neighbours.
-    fn read_tables(&mut self, kernel: &mut Kernel, settings: &Settings, snapshot: &mut Snapshot) {
+    fn read_tables(
+        &mut self,
+        kernel: &mut Kernel,
+        settings: &Settings,
+        started: Instant,
+        snapshot: &mut Snapshot,
+    ) {
         let wants = |name| settings.wants(name);
         let sockstat = sockstat::read(kernel);
         let sockstat6 = sockstat::read6(kernel);
@@ -167,8 +176,13 @@ impl Reader {
             snapshot.sockstat6 = self.keep("sockstat6", sockstat6);
         }
         if wants("conntrack") {
-            let (found, result) = conntrack::read(kernel);
+            let (mut found, result) = conntrack::read(kernel);
             self.keep("conntrack", result);
+            if let Some(conntrack) = &mut found {
+                let share = PART * settings.sockets_cpu_budget;
+                let tracked = self.tracked.at(kernel, conntrack, share, started);
+                conntrack.tracked = self.keep("conntrack", tracked).flatten();
+            }
             snapshot.conntrack = found;
         }
         if wants("neighbour") {

@@ -18,13 +18,15 @@ pub use attributes::{BbrInfo, Memory, TcpInfo};
 pub use closes::CloseEvents;
 pub use filter::PortFilter;
 
-/// What a dump of connections shall give beyond, or less than, all of them.
+/// What a dump shall give beyond, or less than, all there is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scope<'a> {
     /// Those in TIME_WAIT as well, of which there may be hundreds of thousands.
     pub time_wait: bool,
     /// Only those whose ports pass.
     pub filter: Option<&'a PortFilter>,
+    /// No more than as many messages as this and what comes in one piece with the last.
+    pub most: Option<usize>,
 }
 
 /// Message type and payload of a request to sock_diag; `None` for others.

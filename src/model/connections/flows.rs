@@ -267,7 +267,8 @@ impl Flows {
             return (verdict.note(), false);
         }
         let cause = verdict.causes[verdict.limit as usize];
-        let is_slow = cause != Cause::StandingQueue && way.seen.is_some_and(|seen| rate <= FAR_BELOW * seen.rate);
+        let is_slow =
+            cause != Cause::StandingQueue && way.seen.is_some_and(|seen| rate <= FAR_BELOW * seen.rate);
         if is_slow && known.before.flags & SLOW != 0 {
             self.slow.push(Slow { limit: verdict.limit, cause, way: *way, rate, busy });
         }

@@ -230,7 +230,9 @@ fn far_below_the_witness_is_a_quarter_and_a_shared_path_is_not_slow() {
             row.pass(10 * turn, &[flow(1, 10_000_000 * turn, 10 * turn), flow(2, other, 10 * turn)]);
         }
         let sums = row.flows.sums().below_witness.clone();
-        sums.into_iter().map(|((limit, cause, path), time)| (limit, cause, path, time.as_secs())).collect::<Vec<_>>()
+        sums.into_iter()
+            .map(|((limit, cause, path), time)| (limit, cause, path, time.as_secs()))
+            .collect::<Vec<_>>()
     };
     // It is slow in two passes, of which the second counts.
     assert_eq!(below([0, 0]), [(Limit::Network, Cause::Unknown, 2, 10)]);
