@@ -243,6 +243,7 @@ mod tests {
             default: None,
             locked: false,
             changeable: true,
+            device: None,
             last_change: None,
         };
         assert!(quoted(parameter, Some(&state(4096))).contains("the often quoted 1024 would lower yours"));

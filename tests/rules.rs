@@ -43,21 +43,28 @@ fn promtool_takes_the_rules() {
 }
 
 /// A test asks for alerts by name, and promtool evaluates every rule at every step: only
-/// those it names are left, and what is recorded.
+/// those it names are left, and what is recorded for them.
 fn narrowed(path: &Path, scratch: &Scratch) -> PathBuf {
     let test = fs::read_to_string(path).unwrap();
-    let named: BTreeSet<_> = Regex::new(r"alertname: (\w+)")
-        .unwrap()
-        .captures_iter(&test)
-        .map(|found| found[1].to_owned())
-        .collect();
+    let named = Regex::new(r#"alertname(?:: |=")(\w+)|\b(nettune:[\w:]+)"#).unwrap();
+    let names = named.captures_iter(&test).filter_map(|found| found.get(1).or(found.get(2)));
+    let mut wanted: BTreeSet<_> = names.map(|name| name.as_str().to_owned()).collect();
     let rules = fs::read_to_string(root().join("alerts/nettune.rules.yml")).unwrap();
     let mut rules: serde_yaml::Value = serde_yaml::from_str(&rules).unwrap();
     let groups = rules["groups"].as_sequence_mut().unwrap();
+    let name = |rule: &serde_yaml::Value| {
+        rule["alert"].as_str().or_else(|| rule["record"].as_str()).unwrap_or_default().to_owned()
+    };
+    let all: Vec<_> =
+        groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap()).cloned().collect();
+    // Alerts come after what is recorded, which comes after what it is recorded from.
+    for rule in all.iter().rev() {
+        if wanted.contains(&name(rule)) {
+            wanted.extend(promql::parts(rule["expr"].as_str().unwrap()).series);
+        }
+    }
     for group in groups.iter_mut() {
-        let of_test =
-            |rule: &serde_yaml::Value| rule["alert"].as_str().is_none_or(|alert| named.contains(alert));
-        group["rules"].as_sequence_mut().unwrap().retain(of_test);
+        group["rules"].as_sequence_mut().unwrap().retain(|rule| wanted.contains(&name(rule)));
     }
     groups.retain(|group| !group["rules"].as_sequence().unwrap().is_empty());
     let kept = serde_yaml::to_string(&rules).unwrap();

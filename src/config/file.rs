@@ -289,12 +289,17 @@ mod tests {
     #[test]
     fn problems_say_where_and_what_was_expected() {
         for (text, line, column, expected) in [
-            ("device: 1\n", 1, 1, "unknown field `device`, expected one of `devices`, `collectors`, `paths`"),
+            (
+                "device: 1\n",
+                1,
+                1,
+                "unknown field `device`, expected one of `devices`, `collectors`, `paths`, `limits`, `accepted`",
+            ),
             (
                 "devices:\n  include: a\nfoo: b\n",
                 3,
                 1,
-                "unknown field `foo`, expected one of `devices`, `collectors`, `paths`",
+                "unknown field `foo`, expected one of `devices`, `collectors`, `paths`, `limits`, `accepted`",
             ),
             ("- a\n", 1, 1, "invalid type: sequence, expected a mapping with devices, collectors or paths"),
             (

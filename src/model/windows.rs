@@ -50,6 +50,7 @@ mod tests {
             default: None,
             locked: false,
             changeable: true,
+            device: None,
             last_change: None,
         };
         let states: Vec<_> = scale.map(state).into_iter().collect();

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::connections::troubles::Troubles;
 use crate::model::connections::waiting::Waiting;
 use crate::model::listeners::{Causes, Group};
-use crate::model::ports::{Destination, Usage};
+use crate::model::ports::{Bound, Destination, Usage};
 use crate::read::connections::State as Connection;
 
 const SOMAXCONN: &str = "net.core.somaxconn";
@@ -173,7 +173,8 @@ fn fin_timeout_falls_by_steps_while_orphans_pile_up() {
 /// So many of 28232 ports in use, of them so many in TIME_WAIT, and what is listened on.
 fn ports(in_use: u64, time_wait: u64, listening: &[u16]) -> Snapshot {
     let destination = Destination { port: 5432, in_use, unreusable_time_wait: Some(time_wait) };
-    let usage = Usage { available: 28_232, destinations: vec![destination], bound_ratio: None };
+    let bound = Bound { ratio: 0.0, is_decided: true };
+    let usage = Usage { available: 28_232, destinations: vec![destination], bound };
     let given = |port: u16| (32_768..=60_999).contains(&port);
     let groups = listening.iter().map(|port| Group { in_port_range: Some(given(*port)), ..group(*port) });
     let listeners = Some(Arc::new(groups.collect()));
