@@ -141,7 +141,15 @@ fn a_missing_source_is_absent_and_takes_nothing_else_away() {
         ),
         ("netlink/udp-sockets.bin", &["nettune_udp_socket"]),
         ("proc/sys/net/core/rmem_default", &["nettune_sysctl_", "nettune_udp_socket_buffer_set_by"]),
-        ("netlink/qdiscs.bin", &["nettune_qdisc_"]),
+        (
+            "netlink/qdiscs.bin",
+            // Whether bbr lacks a queueing discipline is not known then.
+            &[
+                "nettune_qdisc_",
+                "nettune_sysctl_recommended_basis_info{parameter=\"net.core.default_qdisc\"",
+                "nettune_sysctl_recommended_text_info{parameter=\"net.core.default_qdisc\"",
+            ],
+        ),
         ("proc/interrupts", &["nettune_nic_interrupt"]),
     ]);
     for (file, prefixes) in own {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::listeners::{connect, listen};
 use crate::namespace::Namespace;
-use crate::support::{Scratch, run};
+use crate::support::{Scratch, eventually, run};
 
 /// A page takes a few scrapes, the time that it must last, and the machine's own time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -137,7 +137,7 @@ fn faults_arrive_as_pages_that_name_their_cause() {
     let Some(namespace) = Namespace::new() else { return };
     let scratch = Scratch::new();
     namespace.run("sysctl -qw net.core.somaxconn=16");
-    let _exporter = namespace.exporter(&[
+    let exporter = namespace.exporter(&[
         "--web.listen-address=127.0.0.1:10109",
         "--sockets.interval=1s",
         "--sockets.cpu-budget=100%",
@@ -181,6 +181,13 @@ fn faults_arrive_as_pages_that_name_their_cause() {
     namespace.inside(|| {
         overload(80, 64, Arc::clone(&stop));
         overload(81, 4, Arc::clone(&stop));
+    });
+    // Who holds a socket is looked up once its queue was full, which a page need not wait for.
+    eventually("both programs are known", || {
+        let scrape = namespace.inside(|| exporter.get("/metrics", &[]).text().to_owned());
+        let known =
+            |port| scrape.contains(&format!("nettune_listener_info{{address=\"127.0.0.1\",port=\"{port}\""));
+        (known(80) && known(81)).then_some(())
     });
     let _prometheus = Running::start(
         namespace.command("prometheus").args([
