@@ -3,9 +3,9 @@ use std::fmt::Write;
 use super::alerts::proof;
 use super::rules::expression;
 use super::values::Values;
-use crate::catalogue::CATALOGUE;
 use crate::catalogue::diagnoses::Diagnosis;
 use crate::catalogue::text::{Piece, Text};
+use crate::catalogue::{CATALOGUE, Scope};
 
 /// `alerts/runbooks/ALERT.md`
 ///
@@ -68,7 +68,11 @@ pub(super) fn render(diagnosis: &Diagnosis, values: &Values) -> Result<String, S
 }
 
 fn set(name: &str) -> String {
-    format!("The command of the page: `sysctl -w {name}=VALUE`, in the namespace that the page names.")
+    let place = match CATALOGUE.get(name).map(|parameter| parameter.scope) {
+        Some(Scope::Initial) => "on the host: no namespace has its own",
+        _ => "in the namespace that the page names, or else on the host",
+    };
+    format!("The command of the page: `sysctl -w {name}=VALUE`, {place}.")
 }
 
 fn keep(name: &str) -> String {
