@@ -6,6 +6,7 @@ mod fixture;
 mod namespace;
 mod support;
 
+mod alertmanager;
 mod answers;
 mod bad_files;
 mod cli;

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,13 +20,25 @@ use crate::support::{Scratch, eventually, run};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program that ends with the test.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
     fn start(command: &mut Command, scratch: &Scratch, log: &str) -> Self {
         let log = std::fs::File::create(scratch.path(log)).unwrap();
         let child = command.stdout(Stdio::null()).stderr(log).spawn();
         Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}; `make tools` installs it")))
+    }
+
+    /// Alertmanager on port 9093 of a namespace.
+    pub(crate) fn alertmanager(namespace: &Namespace, scratch: &Scratch, config: &Path) -> Self {
+        let mut command = namespace.command("prometheus-alertmanager");
+        command.args([
+            &format!("--config.file={}", config.display()),
+            &format!("--storage.path={}", scratch.path("alertmanager").display()),
+            "--web.listen-address=127.0.0.1:9093",
+            "--cluster.listen-address=",
+        ]);
+        Self::start(&mut command, scratch, "alertmanager.log")
     }
 }
 
@@ -137,12 +150,6 @@ fn faults_arrive_as_pages_that_name_their_cause() {
     let Some(namespace) = Namespace::new() else { return };
     let scratch = Scratch::new();
     namespace.run("sysctl -qw net.core.somaxconn=16");
-    let exporter = namespace.exporter(&[
-        "--web.listen-address=127.0.0.1:10109",
-        "--sockets.interval=1s",
-        "--sockets.cpu-budget=100%",
-    ]);
-
     let rendered = run(&[
         "render",
         "--window",
@@ -182,7 +189,20 @@ fn faults_arrive_as_pages_that_name_their_cause() {
         overload(80, 64, Arc::clone(&stop));
         overload(81, 4, Arc::clone(&stop));
     });
-    // Who holds a socket is looked up once its queue was full, which a page need not wait for.
+    eventually("both queues are full", || {
+        let full = |line: &str| {
+            let mut figures = line.split_whitespace().skip(1).filter_map(|figure| figure.parse::<u32>().ok());
+            figures.next() > figures.next()
+        };
+        let listening = namespace.run("ss -Hltn sport = :80 or sport = :81");
+        (listening.lines().filter(|line| full(line)).count() == 2).then_some(())
+    });
+    let exporter = namespace.exporter(&[
+        "--web.listen-address=127.0.0.1:10109",
+        "--sockets.interval=1s",
+        "--sockets.cpu-budget=100%",
+    ]);
+    // Who holds a socket is looked up once its queue was full; a page does not wait for it.
     eventually("both programs are known", || {
         let scrape = namespace.inside(|| exporter.get("/metrics", &[]).text().to_owned());
         let known =
@@ -198,16 +218,7 @@ fn faults_arrive_as_pages_that_name_their_cause() {
         &scratch,
         "prometheus.log",
     );
-    let _alertmanager = Running::start(
-        namespace.command("prometheus-alertmanager").args([
-            &format!("--config.file={}", alertmanager.display()),
-            &format!("--storage.path={}", scratch.path("alertmanager").display()),
-            "--web.listen-address=127.0.0.1:9093",
-            "--cluster.listen-address=",
-        ]),
-        &scratch,
-        "alertmanager.log",
-    );
+    let _alertmanager = Running::alertmanager(&namespace, &scratch, &alertmanager);
 
     let page = called.wait_for("/slack", |body| {
         text(body, "[critical] 127.0.0.1: port 80 drops connections, net.core.somaxconn is the limit")

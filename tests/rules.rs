@@ -19,7 +19,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn run(program: &str, arguments: &[&str]) -> String {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(root()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}; `make tools` installs it"));
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
