@@ -30,7 +30,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
     found

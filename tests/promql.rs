@@ -10,6 +10,8 @@ pub(crate) struct Parts {
     pub(crate) series: Vec<String>,
     /// Labels that vectors are matched on, or summed by; `None` where none are named.
     pub(crate) labels: Vec<Option<Vec<String>>>,
+    /// Metric, label and value of matchers, which is a pattern or taken for one.
+    pub(crate) matchers: Vec<[String; 3]>,
     /// What the rules do without.
     pub(crate) unusual: Vec<&'static str>,
 }
@@ -52,7 +54,11 @@ impl Parts {
     }
 
     fn select(&mut self, selector: &VectorSelector) {
-        self.series.push(selector.name.clone().unwrap_or_default());
+        let name = selector.name.clone().unwrap_or_default();
+        for matcher in &selector.matchers.matchers {
+            self.matchers.push([name.clone(), matcher.name.clone(), matcher.value.clone()]);
+        }
+        self.series.push(name);
         if selector.at.is_some() {
             self.unusual.push("@");
         }

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nettune::catalogue::DIAGNOSES;
+use nettune::catalogue::{CATALOGUE, DIAGNOSES};
 use regex::Regex;
 
+use crate::layers;
 use crate::promql;
 use crate::support::{self, Scratch};
 
@@ -181,6 +182,48 @@ fn expressions_match_by_identity_and_name_what_exists() {
             assert!(["cluster", "job", "instance"].iter().all(|name| has(name)), "{}: {labels:?}", rule.name);
         }
     }
+}
+
+/// A matcher that nothing can match would never fire, and no test of series made by hand
+/// would notice.
+#[test]
+fn matchers_name_labels_and_values_that_exist() {
+    let sources: String = layers::sources().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let quoted = |value: &str| sources.contains(&format!("\"{value}\""));
+    let parameters = &CATALOGUE.parameters;
+    let fields: BTreeSet<_> = parameters.iter().flat_map(|parameter| &parameter.fields).collect();
+    let of_devices = |name: &str| ["eth0", "all"].map(|device| name.replace('*', device));
+    let names: BTreeSet<_> = parameters.iter().flat_map(|parameter| of_devices(&parameter.name)).collect();
+    // Of a choice each part, of another pattern nothing.
+    let choice = Regex::new(r"^[\w-]+(\|[\w-]+)*$").unwrap();
+    let mut wrong = Vec::new();
+    for rule in rendered() {
+        for [metric, label, value] in promql::parts(&rule.expr).matchers {
+            let place = format!("{}: {metric}{{{label}={value}}}", rule.name);
+            let known = nettune::metrics::all().into_iter().find(|known| {
+                let rest = metric.strip_prefix(known.name);
+                rest.is_some_and(|rest| ["", "_bucket", "_sum", "_count"].contains(&rest))
+            });
+            // Labels of what is recorded are those of what it is recorded from.
+            let Some(known) = known else { continue };
+            let everywhere = known.everywhere.then_some("netns");
+            assert!(known.labels.iter().copied().chain(everywhere).any(|own| own == label), "{place}: label");
+            let pattern = Regex::new(&format!("^(?:{value})$")).unwrap();
+            let exists = match label.as_str() {
+                _ if value.is_empty() => true,
+                "parameter" => names.iter().any(|name| pattern.is_match(name)),
+                "alert" => DIAGNOSES.get(&value).is_some(),
+                "field" => fields.iter().any(|field| pattern.is_match(field)),
+                // Names of the kernel's, which we pass on.
+                "congestion" => true,
+                _ => !choice.is_match(&value) || value.split('|').all(quoted),
+            };
+            if !exists {
+                wrong.push(place);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no such value: {wrong:#?}");
 }
 
 /// Labels are identity: one that changes with a value would start the alert anew.
