@@ -11,6 +11,7 @@ mod answers;
 mod bad_files;
 mod cli;
 mod closes;
+mod commands;
 mod connections;
 mod conntrack;
 mod corpus;

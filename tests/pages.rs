@@ -108,7 +108,7 @@ fn receive(stream: TcpStream) -> Option<(String, Value)> {
 }
 
 /// Clients that come faster than the program accepts.
-fn overload(port: u16, backlog: i32, stop: Arc<AtomicBool>) {
+pub(crate) fn overload(port: u16, backlog: i32, stop: Arc<AtomicBool>) {
     let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), backlog);
     let stopped = Arc::clone(&stop);
     let slow = listener.try_clone().unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use nettune::model::connections::sums::RTT_BOUNDS;
@@ -13,7 +14,7 @@ use crate::golden::volatile;
 use crate::support::{Exporter, Scratch, eventually};
 
 /// A Prometheus of the test's own, killed at its end.
-struct Prometheus {
+pub(crate) struct Prometheus {
     child: Child,
     address: String,
     scratch: Scratch,
@@ -22,20 +23,30 @@ struct Prometheus {
 impl Prometheus {
     /// Scrapes each exporter every second under its job name.
     fn scrape(exporters: &[(&str, &Exporter)]) -> Self {
-        Self::start(&[], exporters)
+        Self::start(&[], None, exporters)
+    }
+
+    /// The same, and evaluates rules.
+    pub(crate) fn judge(rules: &Path, exporters: &[(&str, &Exporter)]) -> Self {
+        Self::start(&[], Some(rules), exporters)
     }
 
     /// The same, and stores histograms in their native form.
     fn scrape_native(exporters: &[(&str, &Exporter)]) -> Self {
-        Self::start(&["--enable-feature=native-histograms"], exporters)
+        Self::start(&["--enable-feature=native-histograms"], None, exporters)
     }
 
-    fn start(flags: &[&str], exporters: &[(&str, &Exporter)]) -> Self {
+    fn start(flags: &[&str], rules: Option<&Path>, exporters: &[(&str, &Exporter)]) -> Self {
         let scratch = Scratch::new();
         // Free at this moment; Prometheus cannot be asked for any free port.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");
-        let mut config = String::from("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n");
+        let mut config =
+            String::from("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n");
+        if let Some(rules) = rules {
+            config += &format!("rule_files: ['{}']\n", rules.display());
+        }
+        config += "scrape_configs:\n";
         let own = [("prometheus".to_owned(), address.clone())];
         let targets = exporters.iter().map(|(job, exporter)| ((*job).to_owned(), exporter.target()));
         for (job, target) in targets.chain(own) {
@@ -55,7 +66,7 @@ impl Prometheus {
         Self { child, address, scratch }
     }
 
-    fn get(&self, path: &str) -> Option<Value> {
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
         let url = format!("http://{}{path}", self.address);
         let output =
             Command::new("curl").args(["-sf", "--max-time", "10", &url]).output().expect("curl is there");
@@ -127,7 +138,8 @@ fn every_sample_is_stored_as_it_was_served() {
 
     // Values that do not move are equal to the byte.
     for (series, value) in samples(exporter.get("/metrics", &[]).text()) {
-        if series.starts_with("nettune_sysctl_") && !series.contains("conntrack_count") {
+        let moves = ["conntrack_count", "_recommended_"].iter().any(|part| series.contains(part));
+        if series.starts_with("nettune_sysctl_") && !moves {
             let (name, labels) = series.split_once('{').unwrap();
             let found = prometheus.query(&format!("{name}{{job=\"nettune\",{labels}"));
             assert_eq!(found.first().map(|(_, value)| *value), Some(value), "{series}");
