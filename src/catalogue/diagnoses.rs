@@ -47,6 +47,9 @@ pub struct Diagnoses {
 pub struct Named {
     /// What it is unless somebody says otherwise.
     pub value: Quantity,
+    /// A share of 1, which texts show in percent.
+    #[serde(default)]
+    pub share: bool,
     /// What it is for.
     pub help: String,
 }

@@ -59,7 +59,7 @@ fn row(diagnosis: &Diagnosis, values: &Values) -> Result<String, String> {
     };
     let proof: Vec<_> =
         diagnosis.terms.iter().map(|term| proof(term.is.as_deref(), term.not.as_deref())).collect();
-    let proof = values.fill(&proof.join("; "))?.replace('|', "\\|");
+    let proof = values.words(&proof.join("; "))?.replace('|', "\\|");
     let (severity, blame) = (diagnosis.severity.name(), diagnosis.blame.name());
     Ok(format!(
         "| [{alert}](../alerts/runbooks/{alert}.md) | {severity} | {blame} | {parameter} | {proof} |\n"

@@ -78,7 +78,7 @@ impl<'d> Annotator<'d> {
         text.pieces()
             .iter()
             .map(|piece| match piece {
-                Piece::Words(words) => self.values.fill(words),
+                Piece::Words(words) => self.values.words(words),
                 Piece::Blank { name, format } => self.blank(name, *format),
             })
             .collect()
@@ -114,7 +114,7 @@ impl<'d> Annotator<'d> {
             Some(label) => format!("{{{{ . | first | label {label:?} }}}}"),
             None => shown("(. | first | value)", format.or(evidence.format).unwrap_or(Format::Count)),
         };
-        let otherwise = self.values.fill(&evidence.otherwise)?;
+        let otherwise = self.values.words(&evidence.otherwise)?;
         Ok(format!("{{{{ with {query} }}}}{shown}{{{{ else }}}}{otherwise}{{{{ end }}}}"))
     }
 

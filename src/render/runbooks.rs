@@ -24,7 +24,7 @@ pub(super) fn render(diagnosis: &Diagnosis, values: &Values) -> Result<String, S
     let _ = writeln!(out, "{}\n", words(&diagnosis.why)?);
     let _ = writeln!(out, "It fires when all of this has held for {}:\n", values.hold(&diagnosis.hold)?);
     for term in &diagnosis.terms {
-        let _ = writeln!(out, "- {}", values.fill(&proof(term.is.as_deref(), term.not.as_deref()))?);
+        let _ = writeln!(out, "- {}", values.words(&proof(term.is.as_deref(), term.not.as_deref()))?);
     }
     if let Some(parameter) = diagnosis.parameter.as_deref().and_then(|name| CATALOGUE.get(name)) {
         let _ = writeln!(
@@ -92,12 +92,16 @@ fn prose(text: &Text, diagnosis: &Diagnosis, values: &Values) -> Result<String, 
     text.pieces()
         .iter()
         .map(|piece| match piece {
-            Piece::Words(words) => values.fill(words),
+            Piece::Words(words) => values.words(words),
             Piece::Blank { name: blank, .. } => Ok(match blank.as_str() {
                 "set" => set(name),
                 "keep" => keep(name),
                 "undo" => undo(name),
                 "enter" => String::new(),
+                // A sentence that not every page has.
+                blank if diagnosis.evidence.get(blank).is_some_and(|known| known.otherwise.is_empty()) => {
+                    String::new()
+                }
                 blank => format!("*{}*", blank.replace('_', " ")),
             }),
         })

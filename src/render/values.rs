@@ -48,6 +48,8 @@ impl Overrides {
 #[derive(Debug)]
 pub(super) struct Values {
     named: BTreeMap<String, String>,
+    /// Shares of 1 in percent.
+    percents: BTreeMap<String, String>,
     /// Labels that tell targets and namespaces apart.
     pub(super) identity: Vec<String>,
     /// Where runbooks are.
@@ -74,7 +76,7 @@ impl Values {
             }
             None => 1.0,
         };
-        let mut named = BTreeMap::new();
+        let (mut named, mut percents) = (BTreeMap::new(), BTreeMap::new());
         for (name, known) in &diagnoses.values {
             let wanted = overrides.values.get(name);
             let text = match (&known.value, wanted) {
@@ -94,6 +96,10 @@ impl Values {
                     return Err(format!("values: {name}: expected a text, such as 5m for a duration"));
                 }
             };
+            if let (true, Ok(share)) = (known.share, text.parse::<f64>()) {
+                // Without the noise of binary fractions.
+                percents.insert(name.clone(), format!("{}%", (share * 1e8).round() / 1e6));
+            }
             named.insert(name.clone(), text);
         }
         let identity = match &overrides.identity {
@@ -111,6 +117,7 @@ impl Values {
         named.insert("host".into(), host);
         Ok(Self {
             named,
+            percents,
             identity,
             runbook_url: overrides.runbook_url.clone().unwrap_or_else(|| RUNBOOKS.into()),
             dashboard_url: overrides.dashboard_url.clone().unwrap_or_default(),
@@ -135,6 +142,14 @@ impl Values {
     /// A name that stands for nothing.
     pub(super) fn fill(&self, text: &str) -> Result<String, String> {
         self.fill_but(text, |_| None)
+    }
+
+    /// The same for people, to whom shares are shown in percent.
+    ///
+    /// # Errors
+    /// A name that stands for nothing.
+    pub(super) fn words(&self, text: &str) -> Result<String, String> {
+        self.fill_but(text, |name| self.percents.get(name).cloned())
     }
 
     /// The same, with names of the caller's own.
@@ -228,7 +243,7 @@ mod tests {
         }
     }
 
-    const YAML: &str = "values: {window: {value: 5m, help: h}, long: {value: 1h, help: h}, floor: {value: 0.5, help: h}}\n\
+    const YAML: &str = "values: {window: {value: 5m, help: h}, long: {value: 1h, help: h}, floor: {value: 0.07, share: true, help: h}}\n\
         records: []\nsections: []\ndiagnoses: []\n";
 
     fn values(overrides: &Overrides) -> Result<Values, String> {
@@ -240,7 +255,8 @@ mod tests {
         let overrides = Overrides { window: Some("10s".into()), ..Overrides::default() };
         let values = values(&overrides).unwrap();
         let filled = values.fill("sum by ($id) (x[$window]) > $floor and y[$long] $$1");
-        assert_eq!(filled.unwrap(), "sum by (cluster, job, instance, netns) (x[10s]) > 0.5 and y[2m] $1");
+        assert_eq!(filled.unwrap(), "sum by (cluster, job, instance, netns) (x[10s]) > 0.07 and y[2m] $1");
+        assert_eq!(values.words("above $floor for $window").unwrap(), "above 7% for 10s");
         assert!(values.fill("$nothing").is_err());
     }
 
