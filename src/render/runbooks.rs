@@ -12,7 +12,10 @@ use crate::catalogue::{CATALOGUE, Scope};
 /// # Errors
 /// A name that stands for nothing.
 pub(super) fn render(diagnosis: &Diagnosis, values: &Values) -> Result<String, String> {
-    let words = |text: &Text| prose(text, diagnosis, values);
+    let emphasised = |name: &str| format!("*{}*", name.replace('_', " "));
+    let words = |text: &Text| prose(text, diagnosis, values, emphasised);
+    // Among the stars of a shell emphasis would be lost.
+    let in_command = |text: &Text| prose(text, diagnosis, values, str::to_uppercase);
     let mut text = format!("# {}\n\n", diagnosis.alert);
     let out = &mut text;
     let blame = match &diagnosis.parameter {
@@ -22,7 +25,11 @@ pub(super) fn render(diagnosis: &Diagnosis, values: &Values) -> Result<String, S
     // Writing to a String cannot fail.
     let _ = writeln!(out, "Severity {}, blame {blame}.\n\n## What it means\n", diagnosis.severity.name());
     let _ = writeln!(out, "{}\n", words(&diagnosis.why)?);
-    let _ = writeln!(out, "It fires when all of this has held for {}:\n", values.hold(&diagnosis.hold)?);
+    let held = match values.hold(&diagnosis.hold)?.as_str() {
+        "0s" => "holds".to_owned(),
+        time => format!("has held for {time}"),
+    };
+    let _ = writeln!(out, "It fires when all of this {held}:\n");
     for term in &diagnosis.terms {
         let _ = writeln!(out, "- {}", values.words(&proof(term.is.as_deref(), term.not.as_deref()))?);
     }
@@ -42,7 +49,7 @@ pub(super) fn render(diagnosis: &Diagnosis, values: &Values) -> Result<String, S
     let _ = writeln!(out, "\n## Check by hand\n\n```sh\n{}\n```", diagnosis.by_hand.join("\n"));
     let usual = |steps: &[Text], sentence: &str| match steps {
         [] => Ok(vec![sentence.to_owned()]),
-        steps => steps.iter().map(words).collect::<Result<_, _>>(),
+        steps => steps.iter().map(in_command).collect::<Result<_, _>>(),
     };
     let name = diagnosis.parameter.as_deref().unwrap_or("PARAMETER");
     let steps = [
@@ -86,8 +93,13 @@ fn undo(name: &str) -> String {
     format!("The command of the page: `sysctl -w {name}=FORMER`, and the file that keeps it is removed.")
 }
 
-/// A text for all hosts: what depends on one stands for itself.
-fn prose(text: &Text, diagnosis: &Diagnosis, values: &Values) -> Result<String, String> {
+/// A text for all hosts: what depends on one stands for itself, as `show` writes it.
+fn prose(
+    text: &Text,
+    diagnosis: &Diagnosis,
+    values: &Values,
+    show: impl Fn(&str) -> String,
+) -> Result<String, String> {
     let name = diagnosis.parameter.as_deref().unwrap_or("PARAMETER");
     text.pieces()
         .iter()
@@ -102,7 +114,7 @@ fn prose(text: &Text, diagnosis: &Diagnosis, values: &Values) -> Result<String, 
                 blank if diagnosis.evidence.get(blank).is_some_and(|known| known.otherwise.is_empty()) => {
                     String::new()
                 }
-                blank => format!("*{}*", blank.replace('_', " ")),
+                blank => show(blank),
             }),
         })
         .collect()
