@@ -323,7 +323,7 @@ fn the_example_of_the_readme_is_a_page() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let test = fs::read_to_string(root().join("alerts/tests/NettuneAcceptQueueFullSomaxconn.yml")).unwrap();
     let test: serde_yaml::Value = serde_yaml::from_str(&test).unwrap();
-    let page = &test["tests"][0]["alert_rule_test"][0]["exp_alerts"][0]["exp_annotations"];
+    let page = &test["tests"][0]["alert_rule_test"][1]["exp_alerts"][0]["exp_annotations"];
     let readme = words(&fs::read_to_string(root().join("README.md")).unwrap());
     for (name, text) in page.as_mapping().unwrap() {
         let (name, text) = (name.as_str().unwrap(), text.as_str().unwrap());
