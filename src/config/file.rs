@@ -301,7 +301,12 @@ mod tests {
                 1,
                 "unknown field `foo`, expected one of `devices`, `collectors`, `paths`, `limits`, `accepted`",
             ),
-            ("- a\n", 1, 1, "invalid type: sequence, expected a mapping with devices, collectors or paths"),
+            (
+                "- a\n",
+                1,
+                1,
+                "invalid type: sequence, expected a mapping with devices, collectors, paths, limits or accepted",
+            ),
             (
                 "devices: 7\n",
                 1,
