@@ -35,6 +35,7 @@ mod ports;
 mod process;
 mod prometheus;
 mod promql;
+mod promtool;
 mod properties;
 mod recommended;
 mod reload;

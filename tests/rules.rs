@@ -16,7 +16,7 @@ use crate::support::{self, Scratch};
 /// look-alike does not, nor a host at rest, nor the healthy one of two.
 const CASES: [&str; 4] = ["fires", "look-alike", "idle", "two instances"];
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     said
 }
 
-fn yaml_files(folder: &str) -> Vec<PathBuf> {
+pub(crate) fn yaml_files(folder: &str) -> Vec<PathBuf> {
     let mut found: Vec<_> =
         fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "yml"));
@@ -41,66 +41,6 @@ fn yaml_files(folder: &str) -> Vec<PathBuf> {
 fn promtool_takes_the_rules() {
     let said = run("promtool", &["check", "rules", "--lint-fatal", "alerts/nettune.rules.yml"]);
     assert!(said.contains("SUCCESS"), "{said}");
-}
-
-/// A test asks for alerts by name, and promtool evaluates every rule at every step: only
-/// those it names are left, and what is recorded for them.
-fn narrowed(path: &Path, scratch: &Scratch) -> PathBuf {
-    let test = fs::read_to_string(path).unwrap();
-    let named = Regex::new(r#"alertname(?:: |=")(\w+)|\b(nettune:[\w:]+)"#).unwrap();
-    let names = named.captures_iter(&test).filter_map(|found| found.get(1).or(found.get(2)));
-    let mut wanted: BTreeSet<_> = names.map(|name| name.as_str().to_owned()).collect();
-    let rules = fs::read_to_string(root().join("alerts/nettune.rules.yml")).unwrap();
-    let mut rules: serde_yaml::Value = serde_yaml::from_str(&rules).unwrap();
-    let groups = rules["groups"].as_sequence_mut().unwrap();
-    let name = |rule: &serde_yaml::Value| {
-        rule["alert"].as_str().or_else(|| rule["record"].as_str()).unwrap_or_default().to_owned()
-    };
-    let all: Vec<_> =
-        groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap()).cloned().collect();
-    let recorded = Regex::new(r"\bnettune:[\w:]+").unwrap();
-    // Alerts come after what is recorded, which comes after what it is recorded from.
-    for rule in all.iter().rev() {
-        if wanted.contains(&name(rule)) {
-            let text = serde_yaml::to_string(rule).unwrap();
-            wanted.extend(recorded.find_iter(&text).map(|name| name.as_str().to_owned()));
-        }
-    }
-    for group in groups.iter_mut() {
-        group["rules"].as_sequence_mut().unwrap().retain(|rule| wanted.contains(&name(rule)));
-    }
-    groups.retain(|group| !group["rules"].as_sequence().unwrap().is_empty());
-    let kept = serde_yaml::to_string(&rules).unwrap();
-    let name = path.file_stem().unwrap().to_str().unwrap();
-    let rules = scratch.file(&format!("{name}.rules.yml"), &kept);
-    let place = format!("rule_files: [{}]", rules.display());
-    let narrowed = test.replace("rule_files: [../nettune.rules.yml]", &place);
-    assert_ne!(test, narrowed, "{}: rule_files", path.display());
-    scratch.file(&format!("{name}.yml"), &narrowed)
-}
-
-/// Files that promtool tests at the same time: it uses one CPU.
-fn promtool_tests(files: &[PathBuf]) {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for part in files.chunks(files.len().div_ceil(cpus)) {
-            let names: Vec<_> = part.iter().map(|path| path.to_str().unwrap()).collect();
-            scope.spawn(move || run("promtool", &[&["test", "rules"], names.as_slice()].concat()));
-        }
-    });
-}
-
-#[test]
-fn every_page_reads_as_reviewed() {
-    let scratch = Scratch::new();
-    let files: Vec<_> = yaml_files("alerts/tests").iter().map(|path| narrowed(path, &scratch)).collect();
-    promtool_tests(&files);
-}
-
-/// Every rule there is looks at each of them.
-#[test]
-fn every_incident_gets_the_right_verdict() {
-    promtool_tests(&yaml_files("alerts/tests/incidents"));
 }
 
 #[test]
