@@ -76,7 +76,7 @@ const CURATED: &[Curated] = &[
     one!("nettune_tcp_checksum_errors_total", "Segments with a wrong checksum (TcpInCsumErrors).", "Tcp" "InCsumErrors"),
     one!("nettune_tcp_resets_sent_total", "Resets sent (TcpOutRsts).", "Tcp" "OutRsts"),
     one!("nettune_tcp_active_opens_total", "Connections this host began (TcpActiveOpens).", "Tcp" "ActiveOpens"),
-    one!("nettune_tcp_passive_opens_total", "Connections that peers began (TcpPassiveOpens).", "Tcp" "PassiveOpens"),
+    one!("nettune_tcp_passive_opens_total", "Connections that peers began (TcpPassiveOpens).", "Tcp" "PassiveOpens", everywhere),
     one!("nettune_tcp_failed_opens_total", "Connections that were reset or refused before they were established (TcpAttemptFails).", "Tcp" "AttemptFails"),
     one!("nettune_tcp_established_resets_total", "Connections that went from ESTABLISHED or CLOSE_WAIT to CLOSED at once, by reset or by timeout (TcpEstabResets).", "Tcp" "EstabResets", everywhere),
     // Accepting connections.

@@ -18,6 +18,7 @@ const TIME_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(in crate::model::recommend) struct Host {
     listen_drops: [Rise; 3],
+    passive_opens: Rise,
     cookies: [Rise; 2],
     time_wait_overflow: Rise,
     overflow_rate: Rate,
@@ -73,7 +74,9 @@ impl Host {
             self.marks6 = counters.get("Ip6", "InCEPkts").unwrap_or(0);
         }
         if let Some(netstat) = &snapshot.netstat {
-            self.observe_netstat(now, netstat, signs);
+            let opened = snapshot.snmp.as_ref().and_then(|counters| counters.get("Tcp", "PassiveOpens"));
+            let opened = opened.map(|count| self.passive_opens.take(Some(count)));
+            self.observe_netstat(now, netstat, opened, signs);
         }
         if let Some(sockstat) = &snapshot.sockstat {
             self.observe_sockstat(now, sockstat, signs);
@@ -106,13 +109,17 @@ impl Host {
         }
     }
 
-    fn observe_netstat(&mut self, now: Instant, netstat: &Counters, signs: &mut Signs) {
+    /// `opened` is how many connections peers began meanwhile, where that is known.
+    fn observe_netstat(&mut self, now: Instant, netstat: &Counters, opened: Option<u64>, signs: &mut Signs) {
         let get = |name| netstat.get("TcpExt", name);
         let mut note = |sign, what| signs.note(now, sign, Key::default(), what);
         let names = ["ListenDrops", "ListenOverflows", "TCPReqQFullDrop"];
         let [drops, overflows, full] = rises(&mut self.listen_drops, names.map(get));
         let others = drops.saturating_sub(overflows.saturating_add(full));
-        if others > 0 {
+        // A client asks about seven times (tcp_syn_retries): where fewer than one in ten get
+        // in, it is a flood, which fills a longer queue as well.
+        let is_flood = opened.is_some_and(|opened| opened.saturating_mul(10) < others);
+        if others > 0 && !is_flood {
             note(Sign::SynsDropped, format!("{others} SYNs were dropped while no queue was full"));
         }
         let [sent, back] = rises(&mut self.cookies, ["SyncookiesSent", "SyncookiesRecv"].map(get));

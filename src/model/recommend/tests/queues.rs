@@ -114,6 +114,19 @@ fn the_syn_backlog_counts_without_cookies_alone() {
     assert_eq!(after(0, drops(31, 20, 10)), Some((vec![2048], Basis::Repeat)));
     assert_eq!(after(0, drops(30, 20, 10)), None);
     assert_eq!(after(1, drops(31, 20, 10)), None);
+
+    // 20 dropped while 2 got in are clients that ask again, while 1 did it is a flood.
+    let with_opens = |snapshot: Snapshot, count| Snapshot {
+        snmp: counters("Tcp", &[("PassiveOpens", count)]),
+        ..snapshot
+    };
+    let after = |opened: u64| {
+        let mut bench = Bench::new(&[(backlog, &[512]), (cookies, &[0])]);
+        bench.see(0, with_opens(drops(10, 10, 0), 5));
+        bench.see(15, with_opens(drops(30, 10, 0), 5 + opened));
+        bench.found(backlog)
+    };
+    assert_eq!((after(2), after(1)), (Some((vec![1024], Basis::Repeat)), None));
 }
 
 #[test]
