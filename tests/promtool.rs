@@ -128,5 +128,6 @@ fn every_page_reads_as_reviewed() {
 /// Every rule that has something to look at looks at each of them.
 #[test]
 fn every_incident_gets_the_right_verdict() {
+    assert_eq!(yaml_files("alerts/tests/incidents").len(), 60);
     promtool_tests("alerts/tests/incidents", Narrow::reachable);
 }
