@@ -19,9 +19,9 @@ pub static DIAGNOSES: LazyLock<Diagnoses> = LazyLock::new(|| {
 /// `value` is that of the expression, `host` the instance, `enter` what a command is
 /// preceded by to run in the namespace. Of the parameter to blame: `current`,
 /// `recommended` and `previous` values, and the commands that `set` and `keep` the
-/// recommended one and `undo` that.
-pub const BLANKS: [&str; 9] =
-    ["value", "host", "enter", "current", "recommended", "previous", "set", "keep", "undo"];
+/// recommended one and `undo` that; `own_file` is where `keep` keeps it.
+pub const BLANKS: [&str; 10] =
+    ["value", "host", "enter", "current", "recommended", "previous", "set", "keep", "undo", "own_file"];
 
 /// Labels that an accepted finding may be narrowed to, one of them at a time.
 pub const ACCEPTED_BY: [&str; 5] = ["port", "device", "parameter", "path", "cpu"];

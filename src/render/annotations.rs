@@ -100,6 +100,7 @@ impl<'d> Annotator<'d> {
             "set" => self.set()?,
             "keep" => self.keep()?,
             "undo" => self.undo()?,
+            "own_file" => self.file(),
             label => format!("{{{{ $labels.{label} }}}}"),
         })
     }

@@ -109,6 +109,7 @@ fn prose(
                 "set" => set(name),
                 "keep" => keep(name),
                 "undo" => undo(name),
+                "own_file" => format!("/etc/sysctl.d/99-zz-nettune-{name}.conf"),
                 "enter" => String::new(),
                 // A sentence that not every page has.
                 blank if diagnosis.evidence.get(blank).is_some_and(|known| known.otherwise.is_empty()) => {
