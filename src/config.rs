@@ -2,7 +2,6 @@
 //! part of it that a reload changes.
 
 mod accepted;
-mod checked;
 mod devices;
 mod file;
 mod limits;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use crate::cli::ServeArgs;
 use crate::collect::{DeviceFilter, Selection, Settings};
 
-pub use file::Error;
+pub use file::{Error, read};
 pub use line::one_line;
 pub use reload::ReloadState;
 
@@ -49,7 +48,7 @@ impl Config {
 
 fn settings(args: &ServeArgs) -> Result<Settings, Error> {
     let file = match &args.config_file {
-        Some(path) => file::read(path)?,
+        Some(path) => file::read::<file::File>(path)?,
         None => file::File::default(),
     };
     let said = |name: &str| args.collectors.iter().find(|(source, _)| *source == name).map(|(_, on)| *on);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use nettune::cli::{self, ChangesArgs, Command, RenderArgs, ServeArgs};
-use nettune::config::{Config, one_line};
+use nettune::config::{self, Config, one_line};
 use nettune::kernel::{Kernel, Roots};
 use nettune::render::Overrides;
 use nettune::{ledger, serve};
@@ -44,14 +44,7 @@ fn check(args: ServeArgs) -> Result<(), Box<dyn Error>> {
 }
 
 fn render(args: &RenderArgs) -> Result<(), Box<dyn Error>> {
-    let mut overrides = match &args.values {
-        Some(path) => {
-            let place = path.display();
-            let text = std::fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
-            Overrides::parse(&text).map_err(|error| format!("{place}: {error}"))?
-        }
-        None => Overrides::default(),
-    };
+    let mut overrides: Overrides = args.values.as_deref().map(config::read).transpose()?.unwrap_or_default();
     overrides.window.clone_from(&args.window);
     overrides.for_scale = args.for_scale;
     Ok(nettune::render::run(&args.output, args.check, &overrides)?)

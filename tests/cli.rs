@@ -144,6 +144,11 @@ fn a_bad_file_is_refused_where_it_is_bad() {
             ":2:11: accepted[0].alert: no alert is called `NettuneX`; docs/alerts.md has their names",
         ),
         (
+            "accepted:\n- {alert: NettuneBacklogFull, reason: r, until: 2027-01-31}\n\
+             - {alert: NettuneBacklogFull, reason: s, until: 2028-01-31}\n",
+            ":3:3: accepted[1]: NettuneBacklogFull is accepted already for the same",
+        ),
+        (
             "limits: {devices: {eth0: fast}}\n",
             ":1:26: limits.devices.eth0: `fast` is no bandwidth: expected a number with kbit/s, Mbit/s or Gbit/s, such as 500Mbit/s",
         ),

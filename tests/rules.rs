@@ -229,11 +229,21 @@ fn rules_can_be_rendered_for_other_windows_and_labels() {
 fn a_bad_values_file_is_refused_in_one_line() {
     let scratch = Scratch::new();
     for (text, expected) in [
-        ("values: {windoww: 5m}\n", "values: no value is called windoww"),
-        ("values: {window: 5}\n", "values: window: expected a text, such as 5m for a duration"),
-        ("value: {}\n", "unknown field `value`"),
-        ("values: {refusals: 1, refusals: 2}\n", "refusals: duplicate key"),
-        ("values: [", "values: invalid type: sequence, expected a mapping"),
+        (
+            "values: {windoww: 5m}\n",
+            ":1:10: values: no value is called `windoww`; docs/alerts.md has their names",
+        ),
+        ("values:\n  window: 5\n", ":2:11: values.window: \"5\" is no duration such as 5m"),
+        ("values:\n  refusals: .nan\n", ":2:13: values.refusals: `.nan` is no number of 0 or more"),
+        (
+            "identity: [job, port, netns]\n",
+            ":1:17: identity[1]: `port` is a label of nettune's own, and tells no targets apart",
+        ),
+        ("runbook_url: '{{ bad'\n", ":1:14: runbook_url: `{{ bad` is no address such as "),
+        ("value: {}\n", ":1:1: unknown field `value`"),
+        ("values: {refusals: 1, refusals: 2}\n", ":1:9: values: refusals: duplicate key"),
+        ("values: [", ":1:9: values: invalid type: sequence, expected a mapping"),
+        ("- a\n", ":1:1: invalid type: sequence, expected a mapping with values, identity,"),
     ] {
         let file = scratch.file("values.yaml", text);
         let folder = scratch.path("out");
@@ -246,9 +256,68 @@ fn a_bad_values_file_is_refused_in_one_line() {
         ]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && said.lines().count() == 1, "{text}: {said}");
-        assert!(said.contains(expected) && said.starts_with("nettune: "), "{text}: {said}");
+        let place = format!("nettune: {}{expected}", file.display());
+        assert!(said.starts_with(&place), "{text}: {said}");
         assert!(!folder.exists(), "{text}: something was written");
     }
+}
+
+fn render(values: &Path, folder: &Path) -> (Option<i32>, String) {
+    let [values, folder] = [values, folder].map(|path| path.to_str().unwrap());
+    let output = support::run(&["render", "--values", values, "--output", folder]);
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Nobody writes into the pipe, and the device never ends.
+#[test]
+fn a_values_file_that_is_no_file_holds_up_nobody() {
+    let scratch = Scratch::new();
+    let pipe = scratch.path("pipe");
+    run("mkfifo", &[pipe.to_str().unwrap()]);
+    for path in [&pipe, Path::new("/dev/zero")] {
+        let expected = format!("nettune: {}: not a regular file\n", path.display());
+        assert_eq!(render(path, &scratch.path("out")), (Some(1), expected));
+    }
+}
+
+/// The extremes of what is accepted are rules all the same.
+#[test]
+fn whatever_is_accepted_makes_rules() {
+    let scratch = Scratch::new();
+    for text in [
+        "values: {window: 100y, refusals: 1e308, ports_out: 0, few_connections: 1e-300}\n",
+        "values: {window: 1ms, capacities: 'net.core.(a|b)[.]?.*$', inheritable: '^x+'}\n",
+        "identity: [by, on, instance, _, netns]\nrunbook_url: http://[::1]:80/a?b=%20$c#d\n",
+    ] {
+        let file = scratch.file("values.yaml", text);
+        assert_eq!(render(&file, &scratch.path("")), (Some(0), String::new()), "{text}");
+        run("promtool", &["check", "rules", scratch.path("alerts/nettune.rules.yml").to_str().unwrap()]);
+    }
+}
+
+/// What was there stays until all is written.
+#[test]
+fn documents_that_cannot_be_written_leave_those_that_were() {
+    let scratch = Scratch::new();
+    let values = scratch.file("values.yaml", "");
+    fs::create_dir_all(scratch.path("docs")).unwrap();
+    let before = scratch.file("docs/metrics.md", "as it was");
+    let file = scratch.file("alerts", "no folder");
+    let (code, said) = render(&values, &scratch.path(""));
+    let expected = format!("nettune: {}/nettune.rules.yml: ", file.display());
+    assert!(code == Some(1) && said.starts_with(&expected) && said.lines().count() == 1, "{said}");
+    assert_eq!(fs::read_to_string(before).unwrap(), "as it was");
+    assert_eq!(fs::read_dir(scratch.path("docs")).unwrap().count(), 1, "something is left over");
+    // A pipe in the place of a file is replaced, and not written into.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let rules = scratch.path("alerts/nettune.rules.yml");
+    run("mkfifo", &[rules.to_str().unwrap()]);
+    let check = ["render", "--check", "--output", scratch.path("").to_str().unwrap()].map(str::to_owned);
+    let check = || support::run(&check.each_ref().map(String::as_str)).status.code();
+    assert_eq!(check(), Some(1));
+    assert_eq!(render(&values, &scratch.path("")), (Some(0), String::new()));
+    assert_eq!(check(), Some(0));
 }
 
 #[test]

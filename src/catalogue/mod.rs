@@ -2,6 +2,7 @@
 //! `parameters.yaml` and `diagnoses.yaml`, embedded, typed and checked. Uses no other
 //! module.
 
+mod checked;
 pub mod diagnoses;
 mod recommendation;
 pub mod text;
@@ -12,6 +13,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+pub use checked::{FromText, Text};
 pub use diagnoses::DIAGNOSES;
 pub use recommendation::{Formula, Sign};
 pub use unique::unique;

@@ -7,19 +7,43 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::checked::{FromText, Text};
 use crate::catalogue::DIAGNOSES;
+use crate::catalogue::{FromText, Text};
 use crate::model::accepted::Accepted;
 
-/// One of them.
-#[derive(Debug)]
-pub(super) struct Finding(Accepted);
+/// All of them, each once: one that came twice would be a series that comes twice.
+#[derive(Debug, Default)]
+pub(super) struct Findings(Vec<Accepted>);
 
-impl Finding {
-    pub(super) fn accepted(&self) -> Accepted {
+impl Findings {
+    pub(super) fn accepted(&self) -> Vec<Accepted> {
         self.0.clone()
+    }
+}
+
+impl<'de> Deserialize<'de> for Findings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(FindingsVisitor)
+    }
+}
+
+struct FindingsVisitor;
+
+impl<'de> Visitor<'de> for FindingsVisitor {
+    type Value = Findings;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence of findings")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut findings: A) -> Result<Findings, A::Error> {
+        let mut found = Vec::new();
+        while let Some(finding) = findings.next_element_seed(AfterOthers(&found))? {
+            found.push(finding);
+        }
+        Ok(Findings(found))
     }
 }
 
@@ -28,43 +52,46 @@ impl Finding {
 struct Fields {
     alert: Text<Alert>,
     netns: Option<Text<Words>>,
-    port: Option<Text<Words>>,
+    port: Option<Text<Port>>,
     device: Option<Text<Words>>,
     parameter: Option<Text<Words>>,
     path: Option<Text<Words>>,
-    cpu: Option<Text<Words>>,
+    cpu: Option<Text<Cpu>>,
     reason: Text<Words>,
     until: Text<Until>,
 }
 
 const EXPECTED: &str = "a mapping with alert, reason and until, and one of port, device, parameter, path or cpu where it is about one";
 
-impl<'de> Deserialize<'de> for Finding {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FindingVisitor)
+/// One of them, checked where it stands.
+struct AfterOthers<'a>(&'a [Accepted]);
+
+impl<'de> DeserializeSeed<'de> for AfterOthers<'_> {
+    type Value = Accepted;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Accepted, D::Error> {
+        deserializer.deserialize_map(self)
     }
 }
 
-struct FindingVisitor;
-
-impl<'de> Visitor<'de> for FindingVisitor {
-    type Value = Finding;
+impl<'de> Visitor<'de> for AfterOthers<'_> {
+    type Value = Accepted;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(EXPECTED)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Finding, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Accepted, A::Error> {
         let fields = Fields::deserialize(MapAccessDeserializer::new(map))?;
         let alert = fields.alert.0.0;
         let given = [
-            ("port", fields.port),
-            ("device", fields.device),
-            ("parameter", fields.parameter),
-            ("path", fields.path),
-            ("cpu", fields.cpu),
+            ("port", fields.port.map(|port| port.0.0)),
+            ("device", fields.device.map(|device| device.0.0)),
+            ("parameter", fields.parameter.map(|parameter| parameter.0.0)),
+            ("path", fields.path.map(|path| path.0.0)),
+            ("cpu", fields.cpu.map(|cpu| cpu.0.0)),
         ];
-        let mut given = given.into_iter().filter_map(|(label, value)| Some((label, value?.0.0)));
+        let mut given = given.into_iter().filter_map(|(label, value)| Some((label, value?)));
         let of = given.next();
         if given.next().is_some() {
             return Err(A::Error::custom("more than one of port, device, parameter, path and cpu"));
@@ -75,13 +102,11 @@ impl<'de> Visitor<'de> for FindingVisitor {
         {
             return Err(A::Error::custom(format!("{alert} is not about a {label}")));
         }
-        Ok(Finding(Accepted {
-            alert,
-            netns: fields.netns.map(|netns| netns.0.0),
-            of,
-            reason: fields.reason.0.0,
-            until: fields.until.0.0,
-        }))
+        let netns = fields.netns.map(|netns| netns.0.0);
+        if self.0.iter().any(|other| (&other.alert, &other.netns, &other.of) == (&alert, &netns, &of)) {
+            return Err(A::Error::custom(format!("{alert} is accepted already for the same")));
+        }
+        Ok(Accepted { alert, netns, of, reason: fields.reason.0.0, until: fields.until.0.0 })
     }
 }
 
@@ -113,6 +138,37 @@ impl FromText for Words {
     }
 }
 
+/// As the label has it: no other spelling would silence anything.
+#[derive(Debug)]
+struct Port(String);
+
+impl FromText for Port {
+    const EXPECTED: &'static str = "the number of a port";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        // Those that have no series of their own.
+        if text == "other" || text.parse().is_ok_and(|port: u16| port.to_string() == text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!("`{text}` is no port such as 443"))
+    }
+}
+
+/// Likewise.
+#[derive(Debug)]
+struct Cpu(String);
+
+impl FromText for Cpu {
+    const EXPECTED: &'static str = "the number of a CPU";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.parse().is_ok_and(|cpu: u32| cpu.to_string() == text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!("`{text}` is no number of a CPU"))
+    }
+}
+
 /// The end of a day, by UTC.
 #[derive(Debug)]
 struct Until(Timestamp);
@@ -135,7 +191,8 @@ mod tests {
         "{alert: NettuneAcceptQueueFullSomaxconn, port: '443', reason: known, until: 2027-01-31}";
 
     fn parse(text: &str) -> Result<Accepted, String> {
-        serde_yaml::from_str::<Finding>(text).map(|found| found.0).map_err(|error| error.to_string())
+        let found = serde_yaml::from_str::<Findings>(&format!("[{text}]"));
+        found.map(|mut found| found.0.remove(0)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -155,7 +212,10 @@ mod tests {
     fn nonsense_is_refused_where_it_stands() {
         let cases = [
             ("NettuneAcceptQueueFullSomaxconn", "NettuneX", "no alert is called `NettuneX`"),
-            ("port: '443'", "port: [443]", "expected a text"),
+            ("port: '443'", "port: [443]", "expected the number of a port"),
+            ("port: '443'", "port: '0443'", "`0443` is no port"),
+            ("port: '443'", "port: 65536", "`65536` is no port"),
+            ("port: '443'", "port: https", "`https` is no port"),
             ("port: '443'", "device: eth0", "is not about a device"),
             ("port: '443'", "port: '443', path: long", "more than one"),
             ("port: '443'", "address: '*'", "address"),
@@ -168,6 +228,22 @@ mod tests {
         for (from, to, expected) in cases {
             let error = parse(&GOOD.replace(from, to)).unwrap_err();
             assert!(error.contains(expected), "{to}: {error}");
+        }
+        let cpu = "{alert: NettuneBacklogOneCpu, cpu: first, reason: known, until: 2027-01-31}";
+        assert!(parse(cpu).unwrap_err().contains("`first` is no number of a CPU"));
+        assert!(parse(&cpu.replace("first", "0")).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_accepted_twice() {
+        let again = GOOD.replace("known", "again").replace("2027", "2028");
+        let error = parse(&format!("{GOOD}, {again}")).unwrap_err();
+        assert!(
+            error.contains("[1]: NettuneAcceptQueueFullSomaxconn is accepted already for the same"),
+            "{error}"
+        );
+        for (from, to) in [("'443'", "80"), ("port: '443', ", ""), ("port", "netns: pod, port")] {
+            assert!(parse(&format!("{GOOD}, {}", again.replace(from, to))).is_ok(), "{to}");
         }
     }
 }

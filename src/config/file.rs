@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 
-use super::accepted::Finding;
+use super::accepted::Findings;
 use super::limits;
 use super::path::DeclaredPaths;
 use crate::collect::{DeviceFilter, SOURCES};
@@ -51,7 +51,7 @@ pub(super) struct File {
     collectors: Option<Collectors>,
     paths: Option<DeclaredPaths>,
     limits: Option<limits::Declared>,
-    accepted: Option<Vec<Finding>>,
+    accepted: Option<Findings>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,7 +162,7 @@ impl File {
     pub(super) fn declared(&self) -> Declared {
         Declared {
             limits: self.limits.as_ref().map(limits::Declared::limits).unwrap_or_default(),
-            accepted: self.accepted.iter().flatten().map(Finding::accepted).collect(),
+            accepted: self.accepted.as_ref().map(Findings::accepted).unwrap_or_default(),
         }
     }
 
@@ -178,8 +178,11 @@ const SIZE_LIMIT: u64 = 1 << 20;
 /// Deepest nesting of brackets; the parser's time grows with its square.
 const DEPTH_LIMIT: usize = 32;
 
-/// Reads and checks a file.
-pub(super) fn read(path: &Path) -> Result<File, Error> {
+/// Reads and checks a file of YAML: this one, or that which overrides values of rules.
+///
+/// # Errors
+/// The file cannot be read, or something in it is not as it should be.
+pub fn read<T: DeserializeOwned + Default>(path: &Path) -> Result<T, Error> {
     let bytes = read_bytes(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let parsed = as_text(&bytes).and_then(parse);
     parsed.map_err(|(line, column, problem)| Error::Invalid { path: path.into(), line, column, problem })
@@ -226,15 +229,15 @@ fn too_deep(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-fn parse(text: &str) -> Result<File, (usize, usize, String)> {
+fn parse<T: DeserializeOwned + Default>(text: &str) -> Result<T, (usize, usize, String)> {
     // A file of comments alone is no document for the parser.
     if text.lines().all(|line| line.trim_start().is_empty() || line.trim_start().starts_with('#')) {
-        return Ok(File::default());
+        return Ok(T::default());
     }
     if let Some((line, column)) = too_deep(text) {
         return Err((line, column, format!("brackets nested deeper than {DEPTH_LIMIT}")));
     }
-    serde_yaml::from_str::<Option<File>>(text).map(Option::unwrap_or_default).map_err(|error| {
+    serde_yaml::from_str::<Option<T>>(text).map(Option::unwrap_or_default).map_err(|error| {
         let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
         let problem = error.to_string().replacen(&format!(" at line {line} column {column}"), "", 1);
         (line, column, problem)
@@ -244,6 +247,10 @@ fn parse(text: &str) -> Result<File, (usize, usize, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<File, (usize, usize, String)> {
+        super::parse(text)
+    }
 
     #[test]
     fn what_is_missing_is_left_to_the_defaults() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::checked::{FromText, Text};
 use super::path::Bandwidth;
 use crate::catalogue::unique;
+use crate::catalogue::{FromText, Text};
 use crate::cli::duration;
 use crate::model::DeclaredLimits;
 

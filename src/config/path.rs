@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::checked::{FromText, Text};
+use crate::catalogue::{FromText, Text};
 use crate::cli::duration;
 use crate::model::connections::Paths;
 use crate::model::connections::paths::{Class, Declared};

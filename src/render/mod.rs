@@ -5,6 +5,7 @@ mod alerts;
 mod annotations;
 mod formulas;
 mod metrics;
+mod overrides;
 mod parameters;
 mod rules;
 mod runbooks;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::catalogue::DIAGNOSES;
 use crate::catalogue::diagnoses::Diagnosis;
-pub use values::Overrides;
+pub use overrides::Overrides;
 use values::Values;
 
 /// One rendered file.
@@ -84,23 +85,46 @@ pub fn runbook(diagnosis: &Diagnosis) -> Result<String, String> {
 /// # Errors
 /// [`Error::Io`], [`Error::Values`]; with `check` [`Error::Stale`], which names the files.
 pub fn run(output: &Path, check: bool, overrides: &Overrides) -> Result<(), Error> {
+    let documents = documents(overrides).map_err(Error::Values)?;
+    if !check {
+        return write(output, &documents);
+    }
     let mut stale = Vec::new();
-    for document in documents(overrides).map_err(Error::Values)? {
+    for document in documents {
         let path = output.join(&document.path);
-        let failed = |source| Error::Io { path: path.clone(), source };
-        if check {
-            match fs::read_to_string(&path) {
-                Ok(text) if text == document.text => {}
-                Ok(_) => stale.push(document.path),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => stale.push(document.path),
-                Err(error) => return Err(failed(error)),
-            }
-        } else {
-            if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory).map_err(failed)?;
-            }
-            fs::write(&path, document.text).map_err(failed)?;
+        // Nobody writes into a pipe of that name.
+        let current = path.is_file()
+            && fs::read(&path).map_err(|source| Error::Io { path, source })? == document.text.as_bytes();
+        if !current {
+            stale.push(document.path);
         }
     }
     if stale.is_empty() { Ok(()) } else { Err(Error::Stale(stale.join(", "))) }
+}
+
+/// All of them, each beside the file that it then replaces: a disk that fills up leaves
+/// what was there, and no Prometheus loads half a file.
+fn write(output: &Path, documents: &[Document]) -> Result<(), Error> {
+    let places = documents.iter().map(|document| {
+        let path = output.join(&document.path);
+        let mut beside = path.clone().into_os_string();
+        beside.push(".new");
+        (path, PathBuf::from(beside))
+    });
+    let places: Vec<_> = places.collect();
+    let written = documents.iter().zip(&places).try_for_each(|(document, (path, beside))| {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let failed = |source| Error::Io { path: path.clone(), source };
+        made.and_then(|()| fs::write(beside, &document.text)).map_err(failed)
+    });
+    let replace = |(path, beside): &(PathBuf, PathBuf)| {
+        fs::rename(beside, path).map_err(|source| Error::Io { path: path.clone(), source })
+    };
+    let outcome = written.and_then(|()| places.iter().try_for_each(replace));
+    if outcome.is_err() {
+        for (_, beside) in &places {
+            let _ = fs::remove_file(beside);
+        }
+    }
+    outcome
 }

@@ -1,48 +1,16 @@
-//! What `$name` stands for in expressions and texts, and the file that overrides it.
+//! What `$name` stands for in expressions and texts.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
+use super::overrides::{Overrides, Url};
+use crate::catalogue::Text;
 use crate::catalogue::diagnoses::{Diagnoses, Quantity};
-use crate::catalogue::unique;
 
 /// Labels that tell targets apart, and namespaces of one.
 const IDENTITY: [&str; 4] = ["cluster", "job", "instance", "netns"];
 const RUNBOOKS: &str = "https://github.com/nettune/nettune/blob/main/alerts/runbooks";
 /// The window that others are scaled by.
 const WINDOW: &str = "window";
-
-/// What a values file may say.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Overrides {
-    /// Thresholds and windows by name.
-    #[serde(default, deserialize_with = "unique")]
-    pub values: BTreeMap<String, Quantity>,
-    /// Labels that tell targets and namespaces apart, `netns` last.
-    pub identity: Option<Vec<String>>,
-    /// Where runbooks are, without a slash at the end.
-    pub runbook_url: Option<String>,
-    /// Where Grafana is, likewise.
-    pub dashboard_url: Option<String>,
-    /// The length of `$window`; other windows change in proportion.
-    #[serde(skip)]
-    pub window: Option<String>,
-    /// What every `for` is multiplied with; 1 where not given.
-    #[serde(skip)]
-    pub for_scale: Option<f64>,
-}
-
-impl Overrides {
-    /// Reads a values file.
-    ///
-    /// # Errors
-    /// The first field that is unknown or of a wrong type, with line and column.
-    pub fn parse(yaml: &str) -> Result<Self, String> {
-        serde_yaml::from_str(yaml).map_err(|error| error.to_string())
-    }
-}
 
 /// Everything that is filled in when rules are rendered.
 #[derive(Debug)]
@@ -63,38 +31,27 @@ impl Values {
     /// The defaults with what `overrides` says.
     ///
     /// # Errors
-    /// An override of what does not exist, of another kind, or no duration.
+    /// `--window` is no duration, or one too long.
     pub(super) fn new(diagnoses: &Diagnoses, overrides: &Overrides) -> Result<Self, String> {
-        if let Some(name) = overrides.values.keys().find(|name| !diagnoses.values.contains_key(*name)) {
-            return Err(format!("values: no value is called {name}"));
-        }
+        let of_window = |problem| format!("--window: {problem}");
         let scale = match &overrides.window {
             Some(window) => {
                 let usual = diagnoses.values.get(WINDOW).map(|named| &named.value);
                 let Some(Quantity::Text(usual)) = usual else { return Err("no window to scale".into()) };
-                seconds(window)? / seconds(usual)?
+                seconds(window).map_err(of_window)? / seconds(usual)?
             }
             None => 1.0,
         };
+        let url = |url: &Option<Text<Url>>| url.as_ref().map(|url| url.0.0.clone());
         let (mut named, mut percents) = (BTreeMap::new(), BTreeMap::new());
         for (name, known) in &diagnoses.values {
-            let wanted = overrides.values.get(name);
-            let text = match (&known.value, wanted) {
-                (Quantity::Number(number), None) | (Quantity::Number(_), Some(Quantity::Number(number))) => {
-                    number.to_string()
-                }
+            let text = match (&known.value, overrides.values.get(name)) {
+                (_, Some(wanted)) => wanted.clone(),
+                (Quantity::Number(number), None) => number.to_string(),
                 (Quantity::Text(usual), None) => match seconds(usual) {
-                    Ok(time) => duration(time * scale),
+                    Ok(time) => duration(time * scale).map_err(of_window)?,
                     Err(_) => usual.clone(),
                 },
-                (Quantity::Text(usual), Some(Quantity::Text(wanted))) => match seconds(usual) {
-                    Ok(_) => duration(seconds(wanted)?),
-                    Err(_) => wanted.clone(),
-                },
-                (Quantity::Number(_), Some(_)) => return Err(format!("values: {name}: expected a number")),
-                (Quantity::Text(_), Some(_)) => {
-                    return Err(format!("values: {name}: expected a text, such as 5m for a duration"));
-                }
             };
             if let (true, Ok(share)) = (known.share, text.parse::<f64>()) {
                 // Without the noise of binary fractions.
@@ -106,12 +63,6 @@ impl Values {
             Some(labels) => labels.clone(),
             None => IDENTITY.map(str::to_owned).to_vec(),
         };
-        if let Some(label) = identity.iter().find(|label| !is_label(label)) {
-            return Err(format!("identity: {label:?} is no name of a label"));
-        }
-        if identity.last().map(String::as_str) != Some("netns") {
-            return Err("identity: netns must be the last".into());
-        }
         let host = identity[..identity.len() - 1].join(", ");
         named.insert("id".into(), identity.join(", "));
         named.insert("host".into(), host);
@@ -119,8 +70,8 @@ impl Values {
             named,
             percents,
             identity,
-            runbook_url: overrides.runbook_url.clone().unwrap_or_else(|| RUNBOOKS.into()),
-            dashboard_url: overrides.dashboard_url.clone().unwrap_or_default(),
+            runbook_url: url(&overrides.runbook_url).unwrap_or_else(|| RUNBOOKS.into()),
+            dashboard_url: url(&overrides.dashboard_url).unwrap_or_default(),
             for_scale: overrides.for_scale.unwrap_or(1.0),
         })
     }
@@ -128,11 +79,14 @@ impl Values {
     /// How long something must hold.
     ///
     /// # Errors
-    /// No duration.
+    /// No duration, or with `--for-scale` one too long.
     pub(super) fn hold(&self, time: &str) -> Result<String, String> {
         match time {
             "0s" => Ok(time.to_owned()),
-            time => Ok(duration(seconds(time)? * self.for_scale)),
+            time => {
+                let scaled = duration(seconds(time)? * self.for_scale);
+                scaled.map_err(|problem| format!("--for-scale: {problem}"))
+            }
         }
     }
 
@@ -179,10 +133,6 @@ impl Values {
     }
 }
 
-fn is_label(label: &str) -> bool {
-    !label.is_empty() && label.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
-}
-
 /// Units of durations as Prometheus has them, the longest first, milliseconds.
 const UNITS: [(&str, u64); 7] = [
     ("y", 365 * 86_400_000),
@@ -194,8 +144,12 @@ const UNITS: [(&str, u64); 7] = [
     ("ms", 1),
 ];
 
+/// Longest duration, seconds: Prometheus keeps 63 bits of nanoseconds (ParseDuration of
+/// prometheus/common, model/time.go).
+const LONGEST: f64 = (i64::MAX / 1_000_000_000) as f64;
+
 /// Seconds of a duration such as `1h30m`.
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let bad = || format!("{text:?} is no duration such as 5m");
     let mut rest = text;
     let mut total = 0u64;
@@ -212,7 +166,10 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// The other way; at least a millisecond.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> Result<String, String> {
+    if seconds > LONGEST {
+        return Err("more than the 292 years that Prometheus can hold".into());
+    }
     let mut rest = ((seconds * 1e3).round() as u64).max(1);
     let mut text = String::new();
     // Weeks and years are not what people write.
@@ -223,7 +180,7 @@ fn duration(seconds: f64) -> String {
             rest %= length;
         }
     }
-    text
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -236,7 +193,12 @@ mod tests {
             [("5m", 300.0), ("1h30m", 5400.0), ("15s", 15.0), ("250ms", 0.25), ("1d", 86_400.0)]
         {
             assert_eq!(seconds(text), Ok(expected));
-            assert_eq!(duration(expected), text);
+            assert_eq!(duration(expected).as_deref(), Ok(text));
+        }
+        // promtool takes 106751d and refuses 106752d.
+        assert_eq!(duration(106_751.0 * 86_400.0).as_deref(), Ok("106751d"));
+        for too_long in [106_752.0 * 86_400.0, 1e300, f64::INFINITY] {
+            assert!(duration(too_long).is_err(), "{too_long}");
         }
         for text in ["", "5", "m", "5 m", "5x", "-5m", "0s", "99999999999999999999y"] {
             assert!(seconds(text).is_err(), "{text}");
@@ -261,20 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn overrides_are_checked() {
-        let cases = [
-            ("values: {windoww: 5m}", "no value is called windoww"),
-            ("values: {window: 5}", "window: expected a text"),
-            ("values: {floor: 5m}", "floor: expected a number"),
-            ("values: {window: five}", "no duration"),
-            ("identity: [job, instance]", "netns must be the last"),
-            ("identity: [a-b, netns]", "no name of a label"),
-            ("valeus: {}", "valeus"),
-            ("values: {floor: 1, floor: 2}", "duplicate"),
-        ];
-        for (yaml, expected) in cases {
-            let error = Overrides::parse(yaml).and_then(|overrides| values(&overrides)).unwrap_err();
-            assert!(error.contains(expected), "{yaml}: {error}");
-        }
+    fn what_makes_a_duration_too_long_is_named() {
+        let window =
+            |window: &str| values(&Overrides { window: Some(window.into()), ..Overrides::default() });
+        assert!(window("5x").unwrap_err().starts_with("--window: \"5x\" is no duration"));
+        // The other window is twelve times as long.
+        assert!(window("100y").unwrap_err().starts_with("--window: more than"));
+        let scaled = values(&Overrides { for_scale: Some(1e300), ..Overrides::default() }).unwrap();
+        assert!(scaled.hold("5m").unwrap_err().starts_with("--for-scale: more than"));
     }
 }

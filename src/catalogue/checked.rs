@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
 /// A value that is written as text, and checked where it stands.
-pub(super) trait FromText: Sized {
+pub trait FromText: Sized {
     /// What is expected, after "expected".
     const EXPECTED: &'static str;
 
@@ -16,8 +16,9 @@ pub(super) trait FromText: Sized {
     fn from_text(text: &str) -> Result<Self, String>;
 }
 
-#[derive(Debug)]
-pub(super) struct Text<T>(pub(super) T);
+/// For fields of what is deserialized.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Text<T>(pub T);
 
 impl<'de, T: FromText> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
