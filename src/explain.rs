@@ -14,6 +14,8 @@ use crate::render;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
+/// Characters of a name that are compared; the time grows with them.
+const COMPARED: usize = 80;
 /// Names that are offered for one that is unknown.
 const NEAREST: usize = 3;
 
@@ -48,10 +50,12 @@ fn parameter(name: &str) -> Option<&'static Parameter> {
 fn nearest(name: &str) -> String {
     let alerts = DIAGNOSES.diagnoses.iter().map(|diagnosis| diagnosis.alert.as_str());
     let known = CATALOGUE.parameters.iter().map(|parameter| parameter.name.as_str()).chain(alerts);
+    let name: String = name.trim().chars().take(COMPARED).collect::<String>().to_lowercase();
     // The last part alone is what people type.
     let distance = |known: &str| {
-        let short = known.rsplit('.').next().unwrap_or(known);
-        [known, short].map(|known| strsim::damerau_levenshtein(name, known)).into_iter().min()
+        let known = known.to_lowercase();
+        let short = known.rsplit('.').next().unwrap_or(&known);
+        [known.as_str(), short].map(|known| strsim::damerau_levenshtein(&name, known)).into_iter().min()
     };
     let mut all: Vec<_> = known.map(|known| (distance(known), known)).collect();
     all.sort();
@@ -231,6 +235,10 @@ mod tests {
     fn the_nearest_names_are_offered() {
         assert!(nearest("net.core.somaxcon").starts_with("did you mean net.core.somaxconn,"));
         assert!(nearest("tcp_wmen").contains("net.ipv4.tcp_wmem"));
+        assert!(nearest("TCP_WMEM").starts_with("did you mean net.ipv4.tcp_wmem,"));
+        assert!(nearest("nettunebacklogfull").starts_with("did you mean NettuneBacklogFull,"));
+        // Of this a comparison of all would take minutes.
+        assert!(!nearest(&"x".repeat(1 << 20)).is_empty());
     }
 
     #[test]
