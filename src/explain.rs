@@ -27,24 +27,11 @@ pub fn explain(name: &str, kernel: &mut Kernel) -> Result<String, String> {
     if let Some(diagnosis) = DIAGNOSES.get(name) {
         return render::runbook(diagnosis);
     }
-    let Some(parameter) = parameter(name) else {
+    let Some(parameter) = CATALOGUE.of(&name.replace('/', ".")) else {
         return Err(format!("no parameter and no alert is called {name}; {}", nearest(name)));
     };
     let look = Look::take(kernel, &DeviceFilter::everything());
     Ok(describe(parameter, look.ok().as_ref()))
-}
-
-/// By its name, or by that of one interface's.
-fn parameter(name: &str) -> Option<&'static Parameter> {
-    let name = name.replace('/', ".");
-    CATALOGUE.get(&name).or_else(|| {
-        CATALOGUE.parameters.iter().find(|known| {
-            let parts = known.name.split_once('*');
-            parts.is_some_and(|(before, after)| {
-                name.len() > before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
-            })
-        })
-    })
 }
 
 fn nearest(name: &str) -> String {
@@ -224,9 +211,8 @@ mod tests {
 
     #[test]
     fn names_of_interfaces_lead_to_their_pattern() {
-        let name = |name| parameter(name).map(|found| found.name.as_str());
+        let name = |name| CATALOGUE.of(name).map(|found| found.name.as_str());
         assert_eq!(name("net.core.somaxconn"), Some("net.core.somaxconn"));
-        assert_eq!(name("net/core/somaxconn"), Some("net.core.somaxconn"));
         assert_eq!(name("net.ipv4.conf.eth0.rp_filter"), Some("net.ipv4.conf.*.rp_filter"));
         assert_eq!(name("net.ipv4.conf.rp_filter"), None);
     }

@@ -261,6 +261,7 @@ fn a_parameter_and_an_alert_are_explained() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    assert_eq!(stdout(&run(&["explain", "net/core/somaxconn"])), stdout(&output));
     let output = run(&["explain", "NettuneAcceptQueueFullSomaxconn"]);
     let runbook = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/runbooks/NettuneAcceptQueueFullSomaxconn.md");
     assert_eq!(stdout(&output), fs::read_to_string(runbook).unwrap());

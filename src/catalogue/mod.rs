@@ -283,6 +283,20 @@ impl Catalogue {
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
+
+    /// That of this name, or of this name of one interface's.
+    pub fn of(&self, name: &str) -> Option<&Parameter> {
+        self.get(name).or_else(|| {
+            self.parameters.iter().find(|known| {
+                let parts = known.name.split_once('*');
+                parts.is_some_and(|(before, after)| {
+                    name.len() > before.len() + after.len()
+                        && name.starts_with(before)
+                        && name.ends_with(after)
+                })
+            })
+        })
+    }
 }
 
 impl Parameter {

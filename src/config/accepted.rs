@@ -9,8 +9,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use crate::catalogue::DIAGNOSES;
-use crate::catalogue::{FromText, Text};
+use crate::catalogue::{CATALOGUE, DIAGNOSES, FromText, Text};
 use crate::model::accepted::Accepted;
 
 /// All of them, each once: one that came twice would be a series that comes twice.
@@ -54,7 +53,7 @@ struct Fields {
     netns: Option<Text<Words>>,
     port: Option<Text<Port>>,
     device: Option<Text<Words>>,
-    parameter: Option<Text<Words>>,
+    parameter: Option<Text<Parameter>>,
     path: Option<Text<Words>>,
     cpu: Option<Text<Cpu>>,
     reason: Text<Words>,
@@ -156,6 +155,21 @@ impl FromText for Port {
 
 /// Likewise.
 #[derive(Debug)]
+struct Parameter(String);
+
+impl FromText for Parameter {
+    const EXPECTED: &'static str = "the name of a parameter";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match CATALOGUE.of(text) {
+            Some(_) => Ok(Self(text.to_owned())),
+            None => Err(format!("no parameter is called `{text}`; docs/parameters.md has their names")),
+        }
+    }
+}
+
+/// Likewise.
+#[derive(Debug)]
 struct Cpu(String);
 
 impl FromText for Cpu {
@@ -228,6 +242,12 @@ mod tests {
         for (from, to, expected) in cases {
             let error = parse(&GOOD.replace(from, to)).unwrap_err();
             assert!(error.contains(expected), "{to}: {error}");
+        }
+        let lost =
+            "{alert: NettuneLostAtReboot, parameter: net/core/somaxconn, reason: known, until: 2027-01-31}";
+        assert!(parse(lost).unwrap_err().contains("no parameter is called `net/core/somaxconn`"));
+        for good in ["net.core.somaxconn", "net.ipv4.conf.eth0.rp_filter"] {
+            assert!(parse(&lost.replace("net/core/somaxconn", good)).is_ok(), "{good}");
         }
         let cpu = "{alert: NettuneBacklogOneCpu, cpu: first, reason: known, until: 2027-01-31}";
         assert!(parse(cpu).unwrap_err().contains("`first` is no number of a CPU"));

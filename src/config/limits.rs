@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::path::Bandwidth;
-use crate::catalogue::unique;
-use crate::catalogue::{FromText, Text};
+use crate::catalogue::{FromText, Text, unique};
 use crate::cli::duration;
 use crate::model::DeclaredLimits;
 
