@@ -267,6 +267,14 @@ impl Diagnoses {
         Ok(all)
     }
 
+    /// A threshold by its name; `None` where there is none that is a number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.values.get(name)?.value {
+            Quantity::Number(number) => Some(number),
+            Quantity::Text(_) => None,
+        }
+    }
+
     /// The diagnosis of this alert.
     pub fn get(&self, alert: &str) -> Option<&Diagnosis> {
         self.diagnoses.iter().find(|diagnosis| diagnosis.alert == alert)

@@ -33,7 +33,9 @@ impl Look {
         share: f64,
         now: Instant,
     ) -> Result<Option<Tracked>> {
-        if !conntrack.is_half_full() {
+        // Only then is it worth the cost to look at what is in it.
+        let is_half_full = conntrack.limit.is_some_and(|limit| conntrack.entries > limit / 2);
+        if !is_half_full {
             self.found = None;
             return Ok(None);
         }

@@ -23,14 +23,6 @@ pub struct Conntrack {
     pub tracked: Option<Tracked>,
 }
 
-impl Conntrack {
-    /// Whether more than half of the table is taken: by then it is worth the cost to look
-    /// at what is in it.
-    pub fn is_half_full(&self) -> bool {
-        self.limit.is_some_and(|limit| self.entries > limit / 2)
-    }
-}
-
 /// `enum ctattr_stats_cpu`, by the names of the file's columns.
 const ATTRIBUTES: [(u16, &str); 10] = [
     (2, "found"),

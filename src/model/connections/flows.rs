@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::limits::{Cause, Ground, Limit, Verdict, binding, is_lossy, verdict, window};
+use super::limits::{Cause, Ground, Limit, Verdict, binding, delivered, is_lossy, verdict, window};
 use super::marks::{FULL_MSS, SLOW, UNREAD, is_idle_restart, marks};
 use super::paths::{PathId, Paths};
 use super::ratios::{self, Basis};
@@ -385,12 +385,6 @@ struct Slow {
     /// Bytes a second.
     rate: f64,
     busy: Duration,
-}
-
-/// Bytes that arrived, at least: what is on its way now may all have been sent since.
-fn delivered(change: &Counters, info: &TcpInfo) -> f64 {
-    let on_the_way = u64::from(info.unacked) * u64::from(info.snd_mss);
-    change.sent.saturating_sub(change.retransmitted).saturating_sub(on_the_way) as f64
 }
 
 /// Passes of which the time is remembered: two rounds of the most slices, and some.

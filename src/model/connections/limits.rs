@@ -275,6 +275,12 @@ fn receive_window_cause(info: &TcpInfo, before: &Notes, rate: f64) -> Cause {
     }
 }
 
+/// Bytes that arrived, at least: what is on its way now may all have been sent since.
+pub fn delivered(change: &Counters, info: &TcpInfo) -> f64 {
+    let on_the_way = u64::from(info.unacked) * u64::from(info.snd_mss);
+    change.sent.saturating_sub(change.retransmitted).saturating_sub(on_the_way) as f64
+}
+
 /// A thousandth of what was sent.
 const LOSS: f64 = 0.001;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::time::{HOUR, Highest, Rate, Rise};
 use super::{Key, Signs};
-use crate::catalogue::Sign;
+use crate::catalogue::{DIAGNOSES, Sign};
 use crate::model::Snapshot;
 use crate::read::Family;
 use crate::read::counters::Counters;
@@ -116,9 +116,9 @@ impl Host {
         let names = ["ListenDrops", "ListenOverflows", "TCPReqQFullDrop"];
         let [drops, overflows, full] = rises(&mut self.listen_drops, names.map(get));
         let others = drops.saturating_sub(overflows.saturating_add(full));
-        // A client asks about seven times (tcp_syn_retries): where fewer than one in ten get
-        // in, it is a flood, which fills a longer queue as well.
-        let is_flood = opened.is_some_and(|opened| opened.saturating_mul(10) < others);
+        // As the rules tell it: a flood fills a longer queue as well.
+        let few = DIAGNOSES.number("few_opened").map(|share| share * others as f64);
+        let is_flood = opened.zip(few).is_some_and(|(opened, few)| (opened as f64) < few);
         if others > 0 && !is_flood {
             note(Sign::SynsDropped, format!("{others} SYNs were dropped while no queue was full"));
         }
